@@ -54,9 +54,9 @@ pub struct RunSettings {
 /// and the document holds the complete ones.
 ///
 /// # Errors
-/// The machine can't do what is needed, one of our own contenders delivers wrong bytes before
-/// anything is measured, or all contenders of an experiment fail. A single contender that fails is
-/// left out from then on, with a note.
+/// The machine can't do what is needed, or one of our own contenders delivers wrong bytes before
+/// anything is measured. A contender that fails is left out from then on, with a note; where all
+/// fail, the experiment has the cases before.
 pub fn measure(
     benchmarks: &[Benchmark],
     settings: &RunSettings,

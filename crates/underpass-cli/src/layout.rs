@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
-use underpass::is_stdout_closed;
+use underpass::{is_stderr_closed, is_stdout_closed};
 use underpass_net::Address;
 
 /// The width of reports and of help in columns.
@@ -30,6 +30,18 @@ pub(crate) fn print(text: &str) -> Result<(), String> {
 /// Writes to standard error, and ignores a failure, which could not be reported.
 pub(crate) fn complain(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes a part of the result of a command to standard error.
+///
+/// # Errors
+/// A message for the user. If it is lost, so is the part.
+pub(crate) fn print_aside(text: &str) -> Result<(), String> {
+    if is_stderr_closed() {
+        return Err("cannot write to standard error: it is closed".to_owned());
+    }
+    let written = io::stderr().write_all(format!("{text}\n").as_bytes());
+    written.map_err(|error| format!("cannot write to standard error: {error}"))
 }
 
 /// Prints the result of a command.

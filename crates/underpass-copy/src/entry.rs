@@ -215,7 +215,10 @@ impl Entry<'_> {
         if !is_link(&stat) || !run.options.follows_destination(source, task.role) {
             return Ok(Some(found(stat, None)));
         }
-        if self.may_be_planted(&stat) {
+        // A destination that stays is not written to, wherever it leads.
+        let policy = run.options.overwrite;
+        let stays = matches!(policy, OverwritePolicy::Keep | OverwritePolicy::Fail);
+        if (!stays || is_folder(source)) && self.may_be_planted(&stat) {
             return Err(Problem::new(ProblemKind::Planted, self.dest_shown()));
         }
         match folder.look_behind(&task.dest) {

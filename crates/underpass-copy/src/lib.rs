@@ -14,10 +14,9 @@ mod tree;
 mod walk;
 mod workers;
 
-pub use metadata::{Preserve, PreserveLevel};
 pub use options::{
     AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, Dereference, FilterRule, Fsync,
-    OverwritePolicy, RemoveExisting,
+    OverwritePolicy, Preserve, PreserveLevel, RemoveExisting,
 };
 pub use report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, HoleDetection, Observer,

@@ -21,50 +21,11 @@ use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::fs::folder::file_type;
+use crate::options::{Preserve, PreserveLevel};
 use crate::report::problem::{Problem, ProblemKind, Severity};
 use file_handle::FileHandle;
 
-pub(crate) use file_handle::{Creation, MetadataTarget, times};
-
-/// The metadata to preserve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Preserve {
-    /// Permission bits and access control lists.
-    pub mode: PreserveLevel,
-    /// Owner and group.
-    pub ownership: PreserveLevel,
-    /// Times of last access and modification.
-    pub timestamps: PreserveLevel,
-    /// Hard links: several names of one file stay names of one file.
-    pub links: PreserveLevel,
-    /// The security context.
-    pub context: PreserveLevel,
-    /// Extended attributes.
-    pub xattr: PreserveLevel,
-}
-
-/// Whether an attribute is preserved, and the effect of a failure to do so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreserveLevel {
-    /// Not preserved, by an option.
-    Never,
-    /// Not preserved, by default.
-    #[default]
-    Unset,
-    /// A failure is not reported.
-    BestEffort,
-    /// A failure is a warning.
-    Warn,
-    /// A failure is an error.
-    Required,
-}
-
-impl PreserveLevel {
-    /// Returns whether it is to be preserved at all.
-    pub fn is_wanted(self) -> bool {
-        self >= Self::BestEffort
-    }
-}
+pub(crate) use file_handle::{Creation, FolderRole, MetadataTarget, times};
 
 /// The facts about this process that affect how metadata is preserved.
 #[derive(Clone, Debug)]
@@ -128,8 +89,13 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// Returns the permission bits to create a copy with: private until its final mode or owner is set.
 /// Folders can be filled, and files get their attributes, before they become read-only.
-pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessFacts) -> u32 {
-    let mut mode = mode_unasked(source, wishes);
+pub(crate) fn mode_at_first(
+    source: &Stat,
+    wishes: &Preserve,
+    process: &ProcessFacts,
+    role: FolderRole,
+) -> u32 {
+    let mut mode = mode_unasked(source, wishes, role);
     match file_type(source) {
         FileType::Symlink => return PERMISSIONS,
         FileType::Directory => mode = mode & !WRITE_OF_OTHERS | 0o700,
@@ -147,10 +113,13 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessF
 }
 
 /// Returns the bits of a new copy before the umask, if its mode isn't the source's.
-fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
+fn mode_unasked(source: &Stat, wishes: &Preserve, role: FolderRole) -> u32 {
     let goes_along = match (wishes.mode, file_type(source)) {
         (PreserveLevel::Never, FileType::Directory) => {
-            return PERMISSIONS | source.st_mode & STICKY;
+            return match role {
+                FolderRole::Copy => PERMISSIONS | source.st_mode & STICKY,
+                FolderRole::Parent => PERMISSIONS,
+            };
         }
         (PreserveLevel::Never, FileType::Socket) => return PERMISSIONS,
         (PreserveLevel::Never, _) => return 0o666,
@@ -216,6 +185,10 @@ enum FinalMode {
     /// The current bits with `with` added and `without` removed: an access control list of the
     /// folder may have removed some already.
     Changed { with: u32, without: u32 },
+    /// `granted`, less what the default access control list of the folder takes, or without one
+    /// the umask; and `withheld`, which was left out until the folder has its owner, less what the
+    /// umask takes.
+    Limited { granted: u32, withheld: u32 },
     /// These bits, and no access control list.
     OnlyThese(u32),
 }
@@ -228,13 +201,23 @@ impl FinalMode {
         if wishes.mode.is_wanted() {
             return Self::OfSource;
         }
-        let Creation::New { mode, lent } = creation else {
+        let Creation::New { mode, lent, role } = creation else {
             return Self::AsMade;
         };
-        let unasked = mode_unasked(stat, wishes);
+        let unasked = mode_unasked(stat, wishes, role);
         let (lacking, without) = (unasked & !mode, mode & !unasked | lent);
-        match wishes.mode {
-            PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask()),
+        match (wishes.mode, role) {
+            (_, FolderRole::Parent) if lacking != 0 => {
+                let withheld = match wishes.ownership.is_wanted() {
+                    true => stat.st_mode & GROUP_AND_OTHERS,
+                    false => 0,
+                };
+                Self::Limited {
+                    granted: unasked & PERMISSIONS & !withheld,
+                    withheld,
+                }
+            }
+            (PreserveLevel::Never, FolderRole::Copy) => Self::OnlyThese(unasked & !process.umask()),
             _ if lacking | without == 0 => Self::AsMade,
             _ => match lacking & !process.umask() {
                 0 if without == 0 => Self::AsMade,
@@ -355,7 +338,10 @@ impl MetadataCopy<'_> {
                 file_handle::set_only(dest, self.mode_of_source(owner) & !GROUP_AND_OTHERS)
             }
             (FinalMode::OnlyThese(mode), _) => {
-                file_handle::set_only(dest, mode | self.inherited(dest))
+                file_handle::set_only(dest, mode & !STICKY | self.inherited(dest))
+            }
+            (FinalMode::Limited { granted, withheld }, _) => {
+                self.set_limited(dest, granted, withheld)
             }
             (FinalMode::Changed { with, without }, _) => {
                 let now = dest.stat().map(|now| now.st_mode & (PERMISSIONS | SPECIAL));
@@ -373,12 +359,39 @@ impl MetadataCopy<'_> {
         self.stat.st_mode & (PERMISSIONS | SPECIAL) & !lent(self.stat, owner)
     }
 
-    /// Returns the bits a folder inherits from its parent: files in it get the parent's group.
+    /// Returns the special bits that stay: the one that a folder inherits from its parent, so that
+    /// files in it get the parent's group, or else the sticky bit it was created with.
     fn inherited(&self, dest: &FileHandle<'_>) -> u32 {
-        match file_type(self.stat) {
+        let bits = match file_type(self.stat) {
             FileType::Directory => dest.stat().map_or(0, |now| now.st_mode & SPECIAL),
             _ => 0,
+        };
+        match bits & SET_ID {
+            0 => bits,
+            inherited => inherited,
         }
+    }
+
+    fn set_limited(&self, dest: &FileHandle<'_>, granted: u32, withheld: u32) -> Vec<Problem> {
+        let umask = self.process.umask();
+        let (limit, error) = match file_handle::default_limit(dest) {
+            Ok(limit) => (limit.unwrap_or(!umask), None),
+            // Permissions that cannot be read are not granted.
+            Err(error) => (!GROUP_AND_OTHERS, Some(error)),
+        };
+        let mode = granted & limit | withheld & !umask;
+        let result = dest.stat().and_then(|now| {
+            let mode = mode | now.st_mode & SPECIAL;
+            // A change by an owner outside of the folder's group would clear the inherited bit.
+            match mode == now.st_mode & (PERMISSIONS | SPECIAL) {
+                true => Ok(()),
+                false => dest.chmod(mode),
+            }
+        });
+        error
+            .into_iter()
+            .chain(file_handle::mode_error(result))
+            .collect()
     }
 
     fn set_times(&mut self, dest: &FileHandle<'_>) {

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 
 use underpass::{Cloning, Holes, Mechanism};
 
-use crate::metadata::Preserve;
-
 /// The options of a copy. The default is `cp` without an option.
 #[derive(Clone, Debug, Default)]
 pub struct CopyOptions {
@@ -75,6 +73,46 @@ impl CopyOptions {
     /// The maximum number of files copied in parallel: more would need more descriptors than a
     /// process usually has, and no disk or server has been seen to gain by it.
     pub const JOBS_MAX: usize = 128;
+}
+
+/// The metadata to preserve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits and access control lists.
+    pub mode: PreserveLevel,
+    /// Owner and group.
+    pub ownership: PreserveLevel,
+    /// Times of last access and modification.
+    pub timestamps: PreserveLevel,
+    /// Hard links: several names of one file stay names of one file.
+    pub links: PreserveLevel,
+    /// The security context.
+    pub context: PreserveLevel,
+    /// Extended attributes.
+    pub xattr: PreserveLevel,
+}
+
+/// Whether an attribute is preserved, and the effect of a failure to do so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreserveLevel {
+    /// Not preserved, by an option.
+    Never,
+    /// Not preserved, by default.
+    #[default]
+    Unset,
+    /// A failure is not reported.
+    BestEffort,
+    /// A failure is a warning.
+    Warn,
+    /// A failure is an error.
+    Required,
+}
+
+impl PreserveLevel {
+    /// Returns whether it is to be preserved at all.
+    pub fn is_wanted(self) -> bool {
+        self >= Self::BestEffort
+    }
 }
 
 /// The kind of copy to make.

@@ -13,7 +13,7 @@ use crate::position::LogPosition;
 use crate::producers::{
     ProducerSnapshot, ProducerStates, ProducersBefore, SequenceError, SequenceVerdict,
 };
-use crate::recovery::checkpoint::ActiveState;
+use crate::segment::checkpoint::ActiveState;
 use crate::segment::{ActiveIndex, OpenSegment, SNAPSHOT, Segment, file_path, lock};
 
 /// The range of bytes reserved on disk at a time: as many as the segment already has, within these

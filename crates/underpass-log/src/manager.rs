@@ -20,15 +20,14 @@ use crate::error::{LogError, at};
 use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
 use crate::files::disk;
 use crate::files::properties::{self, MetaProperties};
+use crate::files::times::unix_ms;
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
 use crate::recovery::{self, Before, LastEnd, Repairs};
 use crate::retention::{self, DeletedFiles};
 use crate::segment::damage::Numbering;
 use crate::segment::lock;
-use crate::threads::{
-    Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver, unix_ms,
-};
+use crate::threads::{Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver};
 
 const LOCK: &str = ".lock";
 const SYNC_TRIAL: &str = ".sync-trial";

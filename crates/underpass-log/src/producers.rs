@@ -213,6 +213,13 @@ impl ProducerStates {
         self.0.keys().max().copied()
     }
 
+    /// Returns the sequence number with which a producer can go on, if it is remembered.
+    #[cfg(test)]
+    pub(crate) fn next_sequence(&self, id: i64) -> Option<i32> {
+        let last = self.0.get(&id)?.batches.back()?;
+        Some(add_sequence(last.last_sequence, 1))
+    }
+
     /// Takes a snapshot of the producers.
     pub(crate) fn snapshot(&self) -> ProducerSnapshot {
         let states = self.0.iter();

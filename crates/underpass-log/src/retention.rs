@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::disk;
+use crate::files::times::modified_ms;
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
-use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock, modified_ms};
+use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock};
 
 const DELETED: &str = "deleted";
 

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::appender::{AppendError, Appended};
 use crate::batch::BatchBytes;
@@ -495,12 +495,4 @@ impl PartitionRound {
         self.batches.push(append.batch);
         self.answers.push((append.acks, append.done));
     }
-}
-
-/// Returns milliseconds since 1970.
-pub(crate) fn unix_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

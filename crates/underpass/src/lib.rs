@@ -100,7 +100,7 @@ pub use plan::reason::Reason;
 pub use plan::{Aliasing, Choice, Cloning, Holes, KernelFacts, Pipes, Plan, Policy, plan};
 pub use sealed::SealedRecords;
 pub use shared_file::SharedFile;
-pub use sys::{is_ignored as is_signal_ignored, is_stdout_closed};
+pub use sys::{is_ignored as is_signal_ignored, is_stderr_closed, is_stdout_closed};
 pub use transfer::op::{BufferedBytes, Op, RelayBuffer};
 pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};

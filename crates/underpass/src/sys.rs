@@ -288,15 +288,21 @@ pub(crate) fn is_file_size_limited() -> bool {
 }
 
 static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+static IS_STDERR_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Called before `main`, and before std opens /dev/null in place of a closed stream.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK_AT_STDOUT: extern "C" fn() = {
+static LOOK_AT_OUTPUTS: extern "C" fn() = {
     extern "C" fn look() {
-        // SAFETY: the call takes no pointers, and fails where the descriptor is not open.
-        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-        IS_STDOUT_CLOSED.store(flags < 0, Relaxed);
+        for (stream, is_closed) in [
+            (libc::STDOUT_FILENO, &IS_STDOUT_CLOSED),
+            (libc::STDERR_FILENO, &IS_STDERR_CLOSED),
+        ] {
+            // SAFETY: the call takes no pointers, and fails where the descriptor is not open.
+            let flags = unsafe { libc::fcntl(stream, libc::F_GETFD) };
+            is_closed.store(flags < 0, Relaxed);
+        }
     }
     look
 };
@@ -305,6 +311,12 @@ static LOOK_AT_STDOUT: extern "C" fn() = {
 /// lost, and no error says so. Does not block.
 pub fn is_stdout_closed() -> bool {
     IS_STDOUT_CLOSED.load(Relaxed)
+}
+
+/// Whether standard error was closed when the program started (`2>&-`). What is written to it is
+/// lost, and no error says so. Does not block.
+pub fn is_stderr_closed() -> bool {
+    IS_STDERR_CLOSED.load(Relaxed)
 }
 
 fn block(signal: libc::c_int) -> Guarded {

@@ -158,6 +158,7 @@ impl ServerSet {
             experiment.rounds = setting.runner.rounds;
             experiment.notes.extend(servers.list.missing());
             experiment.cases.extend(play(&mut servers)?);
+            experiment.notes.extend(servers.list.new_failures());
             experiment.left_out = servers.list.left_out();
             Ok(experiment)
         });

@@ -207,7 +207,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
         experiment.contenders = entries.collect();
         experiment.notes.extend(self.list.missing());
         for &size in sizes {
-            if runner.is_stopped() || self.contenders.is_empty() {
+            if runner.is_stopped() || self.list.standing().is_empty() {
                 break;
             }
             let (variant, label) = (&experiment.variant, size_label(size));
@@ -229,6 +229,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
         if !runner.is_stopped() {
             self.add_calls(&mut experiment, setting)?;
         }
+        experiment.notes.extend(self.list.new_failures());
         experiment.left_out = self.list.left_out();
         Ok(experiment)
     }

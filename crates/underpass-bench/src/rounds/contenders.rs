@@ -81,12 +81,10 @@ impl ContenderList {
     }
 
     /// Leaves a contender out from now on, and notes it. `when` continues the sentence "NAME failed
-    /// …".
-    ///
-    /// Returns the error where no other contender is left, and where no contender is at fault.
+    /// …". Returns the error where no contender is at fault.
     fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<()> {
         let name = &self.names[contender];
-        if self.standing() == [contender] || matches!(error, Error::Setting(_)) {
+        if matches!(error, Error::Setting(_)) {
             return Err(error.of(name));
         }
         let failure = format!("{name} failed {when} and is left out from there on: {error}");
@@ -108,7 +106,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_that_fails_is_named_and_the_last_one_fails_for_all() {
+    fn those_that_fail_are_named_once_up_to_the_last_one() {
         let mut list = list_of(&["a", "b"]);
         let hung_up = || Error::Answer("it hung up".into());
         list.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
@@ -120,8 +118,12 @@ pub(crate) mod tests {
         );
         assert_eq!(list.new_failures(), [expected]);
         assert!(list.new_failures().is_empty());
-        let last = list.leave_out(1, "in round 3 of 6", hung_up());
-        assert_eq!(last.unwrap_err().to_string(), "wrong answer: b: it hung up");
+        list.leave_out(1, "in round 3 of 6", hung_up()).unwrap();
+        assert!(list.standing().is_empty());
+        assert_eq!(list.left_out(), ["a", "b"]);
+        let expected =
+            "b failed in round 3 of 6 and is left out from there on: wrong answer: it hung up";
+        assert_eq!(list.new_failures(), [expected]);
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! as patience lasts. Other load is judged by the machine's clocks and never by the figures, so no
 //! round is picked by its result.
 //!
-//! A contender that fails is left out of all rounds, and the others continue.
+//! A contender that fails is left out of all rounds, and the others continue. Without others there
+//! are no rounds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,7 +102,7 @@ pub(crate) fn interleave<C: ContenderSet, S: Sample>(
         disturbed: 0,
     };
     let mut round = Round::WarmUp;
-    while round != Round::Counted(schedule.rounds) {
+    while round != Round::Counted(schedule.rounds) && !contenders.list().standing().is_empty() {
         match schedule.play_round(round, contenders, &mut play)? {
             RoundOutcome::Stopped => break,
             RoundOutcome::Abandoned => played.repeated += 1,
@@ -115,6 +116,9 @@ pub(crate) fn interleave<C: ContenderSet, S: Sample>(
         round = Round::Counted(played.rounds.len());
     }
     let standing = contenders.list().standing();
+    if standing.is_empty() {
+        played.rounds.clear();
+    }
     for round in &mut played.rounds {
         for (contender, sample) in round.iter_mut().enumerate() {
             // Samples of rounds before the one in which it failed would stand alone.
@@ -353,9 +357,13 @@ mod tests {
     }
 
     #[test]
-    fn where_all_fail_there_is_an_error() {
-        let mut script = script(2, &[]);
-        script.fails_at = vec![2, 3];
-        assert!(play(&mut script, 2).is_err());
+    fn where_all_fail_there_are_no_rounds_and_each_is_named() {
+        for fails_at in [[2, 3], [2, 4], [0, 1]] {
+            let mut script = script(2, &[]);
+            script.fails_at = fails_at.to_vec();
+            assert!(play(&mut script, 2).unwrap().rounds.is_empty());
+            assert_eq!(script.list.missing().len(), 2);
+            assert_eq!(script.contenders.len(), fails_at[1] + 1);
+        }
     }
 }

@@ -30,8 +30,8 @@ impl RoundRunner<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Plays all rounds of a case; `None` if it was stopped before the first one was complete.
-    /// `weight` is what one play adds to the progress.
+    /// Plays all rounds of a case; `None` if it was stopped before the first one was complete, or
+    /// all contenders have failed. `weight` is what one play adds to the progress.
     pub(crate) fn play<C: ContenderSet, S: Sample>(
         &self,
         contenders: &mut C,

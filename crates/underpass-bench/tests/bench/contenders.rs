@@ -1,10 +1,13 @@
 //! Contenders that hang, leave the wrong thing behind or are missing: the others are measured.
 
+use std::fs;
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::{
-    BINARY, bench, bench_without, list, metric, names, read, spawn_into, underpass,
+    BINARY, WAITS, assert_left_out, bench, bench_without, list, metric, names, read, spawn_into,
+    underpass,
 };
 use rustix::process::Signal;
 use underpass_testkit::{ChildProcess, assert_contains};
@@ -72,6 +75,42 @@ fn a_source_that_is_emptied_in_the_middle_is_replaced() {
     let figures = list(&list(case, "metrics")[0], "figures");
     let (last, others) = figures.split_last().expect("contenders");
     assert!(last.is_null() && others.iter().all(|one| !one.is_null()));
+}
+
+#[test]
+fn where_all_contenders_fail_the_report_names_them() {
+    let folder = Path::new(BINARY).parent().expect("a folder");
+    let folder = tempfile::tempdir_in(folder).expect("a folder");
+    let (own, json) = (
+        folder.path().join("underpass"),
+        folder.path().join("result.json"),
+    );
+    let bench = folder.path().join("underpass-bench");
+    fs::hard_link(underpass(), &own).expect("a second name");
+    fs::hard_link(BINARY, &bench).expect("a second name");
+    // 1 start for the trial, 1 for the warm-up, 1 for the first round; our own server has no
+    // program any more after the next one.
+    let spoiler = format!(
+        "spoiler=sh -c 'echo >> {{own}}/starts; if test $(wc -l < {{own}}/starts) -le 3; then \
+         exec {} serve {{root}} --listen {{address}} --workers 1; fi; rm -f {}; exit 1'",
+        underpass(),
+        own.display()
+    );
+    let few = ["many", "--quick", "--connections", "2", "--rounds", "4"];
+    let arguments = [&few[..], &["--server", &spoiler]].concat();
+    let ended = spawn_into(&mut Command::new(&bench), &arguments, &json).end_within(WAITS);
+    assert_left_out(&ended, "spoiler, underpass");
+    assert_contains(
+        &ended.output,
+        &["spoiler failed in round", "underpass failed"],
+    );
+    let document = read(&json);
+    assert_eq!(document["outcome"], "complete");
+    let notes = document["experiments"][0]["notes"].to_string();
+    assert_contains(
+        &notes,
+        &["spoiler failed in round 2", "underpass failed in"],
+    );
 }
 
 #[test]

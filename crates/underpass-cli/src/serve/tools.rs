@@ -11,7 +11,7 @@ use underpass_serve::{
 
 use super::advice::with_advice;
 
-use crate::layout::print_result;
+use crate::layout::{complain, print_aside, print_result};
 
 /// A command that does not serve.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -93,7 +93,7 @@ pub(super) fn run(
             let expires = arguments.lifetime.map(later).transpose()?;
             let made = new_token(&arguments.name, expires)?;
             // Separate streams, so that `>> tokens` appends only the line, and the token is shown.
-            eprintln!("{}", made.token);
+            print_aside(&made.token)?;
             print_result(&made.line)?;
         }
         ServeTool::Hash(arguments) => {
@@ -119,7 +119,7 @@ pub(super) fn run(
             let base = arguments.base.as_deref().unwrap_or_default();
             print_result(&format!("{}{link}", base.trim_end_matches('/')))?;
             let expires = humantime::format_rfc3339_seconds(expires);
-            eprintln!("valid until {expires}");
+            complain(&format!("valid until {expires}\n"));
         }
     }
     Ok(())

@@ -431,3 +431,62 @@ fn nothing_is_copied_through_a_link_that_was_just_made() {
         }
     }
 }
+
+/// Returns an access control list of three entries.
+fn list_of(mode: u32) -> Vec<u8> {
+    let entry = |tag: u8, bits: u32| [tag, 0, (bits & 7) as u8, 0, 255, 255, 255, 255];
+    let entries = [entry(1, mode >> 6), entry(4, mode >> 3), entry(32, mode)];
+    [&[2, 0, 0, 0], entries.as_flattened()].concat()
+}
+
+/// As GNU's since 9.10: without the mode of its original, a folder above a copy has the permissions
+/// that `mkdir(2)` gives in its place, and the sticky bit does not go into a set-group folder.
+#[test]
+fn new_folders_have_the_modes_that_their_place_gives() {
+    const PARENTS: &str = "-r --parents source/a";
+    const NO_MODE: &str = "-r --no-preserve=mode --parents source/a";
+    const OWNER: &str = "-r --preserve=ownership --no-preserve=mode --parents source/a";
+    const TREE: &str = "-r --no-preserve=mode source";
+    for (umask, list, arguments, source, dest, expected) in [
+        (0o022, None, NO_MODE, 0o1777, 0o755, 0o755),
+        (0o022, None, NO_MODE, 0o1777, 0o2755, 0o2755),
+        (0o333, None, NO_MODE, 0o1700, 0o755, 0o444),
+        (0o000, Some(0o755), NO_MODE, 0o755, 0o755, 0o755),
+        (0o022, Some(0o777), NO_MODE, 0o500, 0o755, 0o777),
+        (0o000, Some(0o654), NO_MODE, 0o755, 0o2755, 0o2654),
+        (0o000, Some(0o755), PARENTS, 0o777, 0o755, 0o755),
+        (0o022, Some(0o777), PARENTS, 0o777, 0o755, 0o777),
+        (0o333, Some(0o777), PARENTS, 0o1777, 0o755, 0o1777),
+        (0o700, Some(0o654), PARENTS, 0o777, 0o755, 0o654),
+        (0o022, None, PARENTS, 0o777, 0o755, 0o755),
+        (0o000, Some(0o755), OWNER, 0o570, 0o755, 0o775),
+        (0o022, Some(0o777), OWNER, 0o570, 0o755, 0o757),
+        (0o333, Some(0o777), OWNER, 0o755, 0o755, 0o766),
+        (0o333, None, OWNER, 0o1777, 0o755, 0o444),
+        (0o022, None, TREE, 0o1777, 0o755, 0o1755),
+        (0o022, None, TREE, 0o1777, 0o2755, 0o2755),
+    ] {
+        let folder = disk_folder();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("source")).expect("a folder");
+        fs::create_dir(path("dest")).expect("a folder");
+        file(&path("source/a"), 1, 10);
+        set_mode(&path("source"), source);
+        set_mode(&path("dest"), dest);
+        if let Some(mode) = list {
+            let (name, flags) = ("system.posix_acl_default", XattrFlags::empty());
+            rustix::fs::setxattr(path("dest"), name, &list_of(mode), flags).expect("a list");
+        }
+        let script = format!("umask {umask:o}; exec \"$0\" cp {arguments} dest");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
+        let case = format!("{umask:o} {list:?} {arguments} {source:o} {dest:o}");
+        let ran = run(shell.current_dir(folder.path()));
+        assert_eq!((ran.code, &*ran.errors), (Some(0), ""), "{case}");
+        let made = fs::metadata(path("dest/source")).expect("made");
+        let mode = made.permissions().mode() & 0o7777;
+        assert_eq!(mode, expected, "{case}: {mode:o}, not {expected:o}");
+        set_mode(&path("source"), 0o755);
+        set_mode(&path("dest/source"), 0o755);
+    }
+}

@@ -73,6 +73,30 @@ fn names_of_one_file_are_one_where_each_has_its_own_inode_number() {
     assert_eq!(names, 2);
 }
 
+/// Behind sshfs no link shows that it is older than the run; one that stays is not followed.
+#[test]
+#[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
+fn links_behind_sshfs_stay_where_nothing_is_overwritten() {
+    let [source, behind, at] = [spot(), spot(), spot()];
+    let _running = by_sshfs(&behind, &at);
+    for folder in [source.join("s"), behind.join("s")] {
+        fs::create_dir(folder).expect("room");
+    }
+    fs::write(source.join("s/name"), "new").expect("room");
+    fs::write(behind.join("s/other"), "old").expect("room");
+    symlink("other", behind.join("s/name")).expect("room");
+    let copied = |option| cp(&["-r", option], &[source.join("s"), at.clone()]);
+    copied("-n").succeeded();
+    copied("--update=none").succeeded();
+    copied("--update=none-fail").failed_with(&["not replacing"]);
+    copied("-v").failed_with(&["not writing through"]);
+    let content = fs::read_to_string(behind.join("s/other"));
+    assert_eq!(content.expect("it is there"), "old");
+    copied("--remove-destination").succeeded();
+    let content = fs::read_to_string(behind.join("s/name"));
+    assert_eq!(content.expect("a copy"), "new");
+}
+
 #[test]
 #[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
 fn a_file_that_takes_the_place_of_a_copy_is_noticed_behind_fuse_too() {

@@ -7,9 +7,9 @@ use rustix::fs::{FileType, Stat};
 use crate::entry::DestinationFacts;
 use crate::entry::same_file::{Sameness, sameness};
 use crate::fs::folder::{endpoint, file_type, is_folder};
-use crate::metadata::PreserveLevel;
 use crate::options::{
-    AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, RemoveExisting,
+    AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
+    RemoveExisting,
 };
 use crate::report::problem::ProblemKind;
 use crate::tree::level::Role;

@@ -15,8 +15,8 @@ use crate::fs::folder::{
     Folder, changed_at, file_type, identity, is_link, is_regular, is_same_file, split,
 };
 use crate::fs::{backup, fifo};
-use crate::metadata::{self, Creation, MetadataTarget, Preserve, PreserveLevel};
-use crate::options::{CopyMode, RemoveExisting};
+use crate::metadata::{self, Creation, FolderRole, MetadataTarget};
+use crate::options::{CopyMode, Preserve, PreserveLevel, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::{DestinationOrigin, Role};
@@ -213,7 +213,12 @@ fn access(entry: &Entry<'_>) -> OFlags {
 
 /// Returns the permission bits to create a copy with.
 fn first_mode(entry: &Entry<'_>, source: &Stat) -> u32 {
-    metadata::mode_at_first(source, &entry.run.options.preserve, &entry.run.process)
+    metadata::mode_at_first(
+        source,
+        &entry.run.options.preserve,
+        &entry.run.process,
+        FolderRole::Copy,
+    )
 }
 
 fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> {

@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 
 use crate::entry::{Destination, Entry, ExistingDestination};
 use crate::fs::folder::{Folder, READ, is_same_file};
-use crate::metadata::{self, Creation};
+use crate::metadata::{self, Creation, FolderRole};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
@@ -33,7 +33,8 @@ impl FolderCopy {
             entry.say_making(None, events);
             return Ok(copy(Folder::Imagined, Creation::new(0o700)));
         }
-        let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process) | 0o700;
+        let (wishes, role) = (&run.options.preserve, FolderRole::Copy);
+        let mode = metadata::mode_at_first(source, wishes, &run.process, role) | 0o700;
         let parent = entry.task.folders.dest.fd();
         let made = Folder::make(parent, &entry.task.dest, mode);
         let (folder, lent) = made.map_err(|(errno, call)| {
@@ -45,7 +46,7 @@ impl FolderCopy {
             entry.at_dest(kind, errno).by_call(call)
         })?;
         entry.say_making(None, events);
-        Ok(copy(folder, Creation::New { mode, lent }))
+        Ok(copy(folder, Creation::New { mode, lent, role }))
     }
 }
 

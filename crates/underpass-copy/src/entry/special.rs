@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::entry::{Destination, Entry};
 use crate::fs::atomic_file::replace;
 use crate::fs::folder::{Folder, file_type};
-use crate::metadata::{self, Creation, MetadataTarget};
+use crate::metadata::{self, Creation, FolderRole, MetadataTarget};
 use crate::options::{AskWhen, OverwritePolicy, RemoveExisting};
 use crate::report::event::EntryOutcome;
 use crate::report::problem::{Problem, ProblemKind};
@@ -123,7 +123,12 @@ pub(crate) fn node(
     events: &mut EventBuffer<'_>,
 ) -> Result<EntryOutcome, Problem> {
     let (task, run) = (entry.task, entry.run);
-    let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process);
+    let mode = metadata::mode_at_first(
+        source,
+        &run.options.preserve,
+        &run.process,
+        FolderRole::Copy,
+    );
     let node_type = file_type(source);
     let device = match node_type {
         FileType::BlockDevice | FileType::CharacterDevice => source.st_rdev,

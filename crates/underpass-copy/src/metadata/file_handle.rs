@@ -52,6 +52,7 @@ pub(crate) enum Creation {
         mode: u32,
         /// Bits of them that were given back until the folder is full.
         lent: u32,
+        role: FolderRole,
     },
     /// It was there.
     Existing,
@@ -59,8 +60,22 @@ pub(crate) enum Creation {
 
 impl Creation {
     pub(crate) fn new(mode: u32) -> Self {
-        Self::New { mode, lent: 0 }
+        Self::New {
+            mode,
+            lent: 0,
+            role: FolderRole::Copy,
+        }
     }
+}
+
+/// The reason for which a folder is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FolderRole {
+    /// It is the copy of an operand, or of something below one; files have this role, too.
+    Copy,
+    /// It is above a copy (`--parents`). Without its original's mode, it gets the permissions that
+    /// mkdir(2) gives in its place.
+    Parent,
 }
 
 /// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
@@ -384,6 +399,17 @@ fn copy_default(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Option<Proble
     result.err().map(|errno| acl_error(errno).by_call(call))
 }
 
+/// Returns the permissions that the default access control list of a folder leaves to a new folder
+/// in the same place, since the list was inherited from there; `None` without a list.
+pub(super) fn default_limit(folder: &FileHandle<'_>) -> Result<Option<u32>, Problem> {
+    let mut buffer = vec![0; USUAL_ACL_BYTES];
+    match read(&mut buffer, |buffer| folder.get(DEFAULT, buffer)) {
+        Ok(list) => Ok(Some(limit_of(list))),
+        Err(errno) if is_none(errno) => Ok(None),
+        Err(errno) => Err(acl_error(errno).by_call("fgetxattr")),
+    }
+}
+
 fn is_none(errno: Errno) -> bool {
     errno == Errno::NODATA || is_unsupported(errno)
 }
@@ -393,6 +419,7 @@ fn is_none(errno: Errno) -> bool {
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const OWNER: u16 = 0x01;
 const GROUP: u16 = 0x04;
+const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
 const ENTRY_BYTES: usize = 8;
 
@@ -414,11 +441,23 @@ fn list_of_mode(mode: u32) -> Vec<u8> {
 /// Returns the permissions of the file's group in a list, as group bits of a mode: if the list
 /// can't be copied, the mask would grant too much.
 fn group_bits(list: &[u8]) -> u32 {
+    permissions(list, GROUP).unwrap_or(0) << 3
+}
+
+/// Returns the mode of a file with this list: the mask, if there is one, stands for the group.
+fn limit_of(list: &[u8]) -> u32 {
+    let bits = |tag| permissions(list, tag).unwrap_or(0);
+    let group = permissions(list, MASK).unwrap_or(bits(GROUP));
+    bits(OWNER) << 6 | group << 3 | bits(OTHERS)
+}
+
+/// Returns the permissions of the first entry with this tag.
+fn permissions(list: &[u8], tag: u16) -> Option<u32> {
     let entries = list.get(VERSION.len()..).unwrap_or_default();
-    let group = entries
+    let entry = entries
         .chunks_exact(ENTRY_BYTES)
-        .find(|entry| entry[..2] == GROUP.to_le_bytes());
-    group.map_or(0, |entry| u32::from(entry[2] & 7) << 3)
+        .find(|entry| entry[..2] == tag.to_le_bytes());
+    entry.map(|entry| u32::from(entry[2] & 7))
 }
 
 #[cfg(test)]
@@ -434,6 +473,14 @@ mod tests {
         ];
         assert_eq!(list, expected);
         assert_eq!(group_bits(&list), 0o050);
+        assert_eq!(limit_of(&list), 0o751);
+    }
+
+    #[test]
+    fn the_mask_of_a_list_stands_for_its_group() {
+        let mut list = list_of_mode(0o751);
+        list.extend([0x10, 0, 6, 0, 255, 255, 255, 255]);
+        assert_eq!((group_bits(&list), limit_of(&list)), (0o050, 0o761));
     }
 
     #[test]

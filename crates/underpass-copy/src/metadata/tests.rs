@@ -116,7 +116,7 @@ fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) 
 
 /// Creates a copy's empty file, as the kernel does under a umask of 022.
 fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &ProcessFacts) -> Creation {
-    let created = mode_at_first(&stat(source), wishes, who);
+    let created = mode_at_first(&stat(source), wishes, who, FolderRole::Copy);
     fs::write(dest, "").unwrap();
     fs::set_permissions(dest, Permissions::from_mode(created & !who.umask())).unwrap();
     Creation::new(created)
@@ -167,7 +167,12 @@ fn a_copy_is_private_until_it_is_done() {
     let folder = scratch();
     let at_first = |mode, wished: fn(&mut Preserve)| {
         let source = file(folder.path(), "f", mode);
-        let mode = mode_at_first(&stat(&source), &wishes(wished), &ordinary_process());
+        let mode = mode_at_first(
+            &stat(&source),
+            &wishes(wished),
+            &ordinary_process(),
+            FolderRole::Copy,
+        );
         format!("{mode:o}")
     };
     assert_eq!(at_first(0o6755, |_| ()), "755");
@@ -198,7 +203,12 @@ fn a_folder_can_be_filled_while_it_is_private() {
     fs::create_dir(&source).unwrap();
     fs::set_permissions(&source, Permissions::from_mode(0o3555)).unwrap();
     let at_first = |wished: fn(&mut Preserve)| {
-        let mode = mode_at_first(&stat(&source), &wishes(wished), &ordinary_process());
+        let mode = mode_at_first(
+            &stat(&source),
+            &wishes(wished),
+            &ordinary_process(),
+            FolderRole::Copy,
+        );
         format!("{mode:o}")
     };
     assert_eq!(at_first(|_| ()), "1755");
@@ -212,7 +222,7 @@ fn where_nothing_is_wished_nothing_is_called() {
     let source = file(folder.path(), "f", 0o6755);
     let nowhere = MetadataTarget::Named(CWD, c"no/such/name");
     let (stat, none, who) = (stat(&source), Preserve::default(), process());
-    let created = mode_at_first(&stat, &none, &who);
+    let created = mode_at_first(&stat, &none, &who, FolderRole::Copy);
     for creation in [Creation::Existing, Creation::new(created)] {
         assert_eq!(preserve(nowhere, &stat, nowhere, creation, &none, &who), []);
     }
@@ -352,6 +362,7 @@ fn a_folder_gets_its_mode_back_and_keeps_what_it_inherited_unless_the_mode_is_pr
         &stat(&source),
         &Preserve::default(),
         &process(),
+        FolderRole::Copy,
     ));
     assert_eq!(creation, Creation::new(0o755));
     fs::set_permissions(&dest, Permissions::from_mode(0o2755)).unwrap();

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use crate::fs::folder::{Folder, is_folder, joined};
-use crate::metadata::{self, Creation, MetadataTarget};
+use crate::metadata::{self, Creation, FolderRole, MetadataTarget};
 use crate::report::event::Event;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
@@ -189,10 +189,10 @@ impl<'a> Parents<'a> {
         shown: &OsStr,
     ) -> Result<(Folder, Creation), Problem> {
         let failed = |errno| Problem::failed(ProblemKind::MakeParent, shown, errno);
-        let wishes = &self.run.options.preserve;
-        let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
+        let (wishes, role) = (&self.run.options.preserve, FolderRole::Parent);
+        let mode = metadata::mode_at_first(source, wishes, &self.run.process, role) | 0o700;
         match Folder::make(place, name, mode) {
-            Ok((made, lent)) => Ok((made, Creation::New { mode, lent })),
+            Ok((made, lent)) => Ok((made, Creation::New { mode, lent, role })),
             Err((Errno::EXIST, _)) => match Folder::open(place, name, OFlags::empty()) {
                 Ok(dest) => Ok((dest, Creation::Existing)),
                 Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown)),

@@ -4,5 +4,6 @@ pub(crate) mod checkpoints;
 pub(crate) mod disk;
 pub(crate) mod epochs;
 pub(crate) mod properties;
+pub(crate) mod times;
 #[cfg(test)]
 pub(crate) mod trace;

@@ -14,7 +14,6 @@
 //! file was removed. The data after them stays in place: the gap is reported, and readers get an
 //! error there instead of the following records.
 
-pub(crate) mod checkpoint;
 mod cut;
 mod leftovers;
 mod repairs;
@@ -32,17 +31,17 @@ use crate::batch::BatchHeader;
 use crate::error::{LogError, at};
 use crate::files::disk::{self, DiskWait};
 use crate::files::epochs::{self, LeaderEpochs};
+use crate::files::times::unix_ms;
 use crate::index::SegmentIndex;
 use crate::partition::Published;
 use crate::producers::ProducerStates;
-use crate::recovery::checkpoint::KnownState;
 use crate::recovery::cut::{Cut, cut_end};
 use crate::recovery::leftovers::{clear_leftovers, drop_segment, remove_if_there};
 pub use crate::recovery::repairs::Repairs;
 use crate::recovery::snapshots::{latest_producers, remove_snapshots};
+use crate::segment::checkpoint::KnownState;
 use crate::segment::damage::{Numbering, OffsetGap, Search, intact_from};
 use crate::segment::{INDEX, LOG, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk};
-use crate::threads::unix_ms;
 
 /// How the broker ended last time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

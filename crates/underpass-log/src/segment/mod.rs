@@ -1,20 +1,21 @@
 //! A segment: a file of record batches, and its indexes.
 
+pub(crate) mod checkpoint;
 pub(crate) mod damage;
 mod walk;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use underpass::SharedFile;
 
 use crate::batch::{BatchHeader, HEADER_BYTES, records};
 use crate::files::disk::{self, DiskWait};
+use crate::files::times::modified_ms;
 use crate::index::sealed::{IndexFile, OffsetFile, TimeFile};
 use crate::index::{BatchPlace, SegmentIndex};
 use crate::position::parse_offset;
@@ -557,15 +558,6 @@ const BATCH_BYTES_MAX: usize = 128 << 20;
 
 /// The largest uncompressed size of the records of a batch that is read, in bytes.
 const BATCH_RECORDS_BYTES_MAX: u64 = 1 << 30;
-
-/// Returns the modification time of a file, in milliseconds since 1970.
-pub(crate) fn modified_ms(path: &Path) -> io::Result<i64> {
-    let modified = fs::metadata(path)?.modified()?;
-    let since = modified
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
 
 /// Returns the path of the file of a segment with this extension.
 pub(crate) fn file_path(folder: &Path, base: i64, extension: &str) -> PathBuf {

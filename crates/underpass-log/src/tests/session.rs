@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::batch::tests::{batch, seal};
 use crate::batch::{BatchHeader, HEADER_BYTES, is_intact};
 use crate::files::trace::{Operation, Trace};
+use crate::segment::lock;
 use crate::tests::image::{Disk, Random};
 use crate::tests::{content, read};
 use crate::*;
@@ -41,6 +42,8 @@ pub(super) struct History {
     epoch_min: i32,
     /// The next sequence number of each producer.
     sequences: BTreeMap<i64, i32>,
+    /// The sequence number after the last batch that each producer has ever queued.
+    queued: BTreeMap<i64, i32>,
     /// Whether batches have unknown offsets, because the partition was deleted while they waited
     /// for a sync.
     has_unanswered: bool,
@@ -78,6 +81,7 @@ impl History {
             epochs: Vec::new(),
             epoch_min: 0,
             sequences: BTreeMap::new(),
+            queued: BTreeMap::new(),
             has_unanswered: false,
             log: None,
         }
@@ -149,7 +153,28 @@ impl History {
         let epoch = found.last().map_or(-1, |last| last.leader_epoch);
         self.epoch_min = seen.max(epoch) + i32::from(!is_clean);
         self.batches.retain(|sent| sent.place.base_offset < end);
+        self.check_producers(log);
         self.log = Some(Arc::clone(log));
+    }
+
+    /// Each producer that the log remembers can go on after its latest batch. A batch without an
+    /// answer is unknown here if it was hidden before it could be read; its producer knows it.
+    fn check_producers(&mut self, log: &PartitionLog) {
+        let producers: Vec<_> = self.queued.iter().map(|(id, end)| (*id, *end)).collect();
+        for (producer, queued) in producers {
+            let latest = self.latest_of(producer).map(Sent::header);
+            let known = latest.map_or(0, |latest| latest.last_sequence() + 1);
+            let remembered = lock(&log.appender).producers.next_sequence(producer);
+            let Some(next) = remembered.filter(|next| *next != known) else {
+                continue;
+            };
+            assert!(
+                self.has_unanswered && (known..=queued).contains(&next),
+                "{}: producer {producer} can go on with {next}, not {known}; {queued} were queued",
+                self.name
+            );
+            self.sequences.insert(producer, next);
+        }
     }
 
     /// Reads the whole log and expects consecutive sent batches. Looks them up by their timestamps
@@ -425,6 +450,8 @@ impl Session {
             let sequence = before.map_or(0, |before| before.last_sequence() + 1);
             let next = history.sequences.entry(producer).or_insert(sequence);
             let sequence = std::mem::replace(next, *next + count);
+            let queued = history.queued.entry(producer).or_default();
+            *queued = (*queued).max(sequence + count);
             bytes[43..51].copy_from_slice(&producer.to_be_bytes());
             bytes[51..53].copy_from_slice(&0i16.to_be_bytes());
             bytes[53..57].copy_from_slice(&sequence.to_be_bytes());
@@ -489,15 +516,6 @@ impl Session {
         }
     }
 
-    /// Waits for all answers. A batch that is hidden before its answer is taken would be unknown if
-    /// the partition is deleted, and its producer would have another sequence.
-    fn take_all_answers(&mut self) {
-        if self.waiting > 0 {
-            self.write();
-            self.sync();
-        }
-    }
-
     fn take_answer(&mut self, (moment, of, bytes, acks, outcome): Answer) {
         self.waiting -= 1;
         {
@@ -551,7 +569,6 @@ impl Session {
 
     /// Deletes the oldest segments of a partition that exceed this size.
     pub(super) fn retain(&mut self, number: usize, bytes: i64) {
-        self.take_all_answers();
         let (began, manager) = (self.now(), self.manager());
         let history = &mut self.histories[number];
         let log = history.log.as_ref().unwrap();
@@ -566,7 +583,6 @@ impl Session {
 
     /// Deletes records before some offset.
     pub(super) fn delete_records(&mut self, number: usize) {
-        self.take_all_answers();
         let (began, manager) = (self.now(), self.manager());
         let history = &mut self.histories[number];
         let log = history.log.as_ref().unwrap();

@@ -79,6 +79,7 @@ impl BrokerSet {
                 experiment.rounds = setting.runner.rounds;
                 experiment.notes.extend(brokers.list.missing());
                 experiment.cases = play(&mut brokers)?;
+                experiment.notes.extend(brokers.list.new_failures());
                 experiment.left_out = brokers.list.left_out();
                 Ok(experiment)
             });

@@ -229,7 +229,8 @@ impl TreeContenders<'_> {
         let weight = weight_of(self.source);
         let played = runner.play(self, weight, TreeContenders::observe)?;
         self.tidy_up()?;
-        Ok(played.map(|played| self.describe(&played, runner.rounds)))
+        let has_result = played.is_some() || self.list.standing().is_empty();
+        Ok(has_result.then(|| self.describe(played.as_ref(), runner.rounds)))
     }
 
     /// Admits contenders that copy correctly, and notes why others are left out.
@@ -374,20 +375,21 @@ impl TreeContenders<'_> {
         program::command(named, self.reflink, &self.from, to)
     }
 
-    fn describe(&self, played: &Played<PlaySample>, rounds: usize) -> Experiment {
+    /// There is no case if all contenders have failed.
+    fn describe(&self, played: Option<&Played<PlaySample>>, rounds: usize) -> Experiment {
         let contenders = self.programs.iter().map(|(named, version)| Contender {
             version: version.clone(),
             ..self.command(named, &self.folder.join("to")).entry()
         });
         let (word, place) = (self.kind.word(), file_system(&self.folder));
         let what = self.what();
-        let case = Case {
+        let case = played.map(|played| Case {
             load: format!("{what}, {}", self.kind.manner()),
             label: what,
             metrics: read_all(&METRICS, played),
             notes: played.notes(),
             ..Case::default()
-        };
+        });
         Experiment {
             name: "tree".into(),
             variant: format!("{word} on {place}"),
@@ -396,7 +398,7 @@ impl TreeContenders<'_> {
             reading: self.kind.reading().into(),
             rounds,
             contenders: contenders.collect(),
-            cases: vec![case],
+            cases: case.into_iter().collect(),
             notes: self.list.missing(),
             left_out: self.list.left_out(),
             ..Experiment::default()

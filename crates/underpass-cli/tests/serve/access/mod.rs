@@ -533,3 +533,32 @@ fn links_are_signed_by_the_first_key_for_any_base() {
     assert_eq!(fetched(&server, &sign(&["--key", "old.key"]), None), 403);
     server.stop().assert_success();
 }
+
+#[test]
+fn a_standard_error_that_is_closed_or_full_loses_no_token_and_no_link() {
+    let folder = configured(RULES);
+    let run = |command: &str, streams: &str| {
+        let line = format!("exec \"$0\" serve {command} {streams}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &line, env!("CARGO_BIN_EXE_underpass")]);
+        run_with_input(shell.current_dir(folder.path()), b"secret\n")
+    };
+    for streams in ["2>&-", "2>/dev/full", ">/dev/full 2>/dev/full", ">&- 2>&-"] {
+        // The line of a token that nobody has seen is not printed.
+        let token = run("hash --token ci", streams);
+        assert_eq!((token.code, &*token.output), (Some(1), ""), "{streams}");
+    }
+    for streams in ["2>&-", "2>/dev/full"] {
+        for command in ["hash anna", "sign /f --for 1h --config c.toml"] {
+            let printed = run(command, streams);
+            assert_eq!(printed.code, Some(0), "{command} {streams}: {printed:?}");
+            assert_eq!(printed.output.lines().count(), 1, "{command} {streams}");
+        }
+    }
+    for streams in [">/dev/full 2>/dev/full", ">&- 2>&-"] {
+        for command in ["hash anna", "sign /f --for 1h --config c.toml"] {
+            let failed = run(command, streams);
+            assert_eq!(failed.code, Some(1), "{command} {streams}: {failed:?}");
+        }
+    }
+}
