@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{fsync, syncfs};
 use rustix::io::Errno;
-use underpass_tar::{HeaderChain, ReadMember, TarEvent, TarReader};
+use underpass_tar::{HeaderChain, MemberKind, ReadMember, TarEvent, TarReader};
 
 use crate::beneath::{FOLDER, open_beneath};
 use crate::checkpoint::{CutMember, FolderState, TreeCheckpoint, spell};
@@ -38,7 +38,7 @@ use crate::partial::SyncPolicy;
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
 use crate::tree::build::TreeBuilder;
-use crate::tree::commit::{merge, name_folder};
+use crate::tree::commit::{count_entries, merge, name_folder};
 use crate::tree::folders::{TreeFolders, restore};
 
 pub use crate::tree::build::TreeSummary;
@@ -72,12 +72,15 @@ pub struct PartialTree {
     header_bytes: usize,
     is_ended: bool,
     members: u64,
+    entries: u64,
     bytes: u64,
     chain: HeaderChain,
     last_path: Vec<u8>,
     /// Bytes of content since the last checkpoint, and its time.
     since: u64,
     noted: Instant,
+    /// Whether a former process may have made members after its last checkpoint.
+    is_resumed: bool,
     /// Whether it is removed when it is dropped.
     is_temporary: bool,
 }
@@ -134,11 +137,13 @@ impl PartialTree {
             header_bytes: 512,
             is_ended: false,
             members: checkpoint.members,
+            entries: checkpoint.entries,
             bytes: checkpoint.bytes,
             chain,
             last_path: last_path.unwrap_or_default(),
             since: 0,
             noted: Instant::now(),
+            is_resumed,
         })
     }
 
@@ -220,6 +225,7 @@ impl PartialTree {
             if file.is_complete() {
                 let finished = self.builder.finish_file();
                 if let Some(file) = finished.map_err(|error| self.fail(error.into()))? {
+                    self.entries += 1;
                     self.complete(file.member.path, file.chain);
                 }
             }
@@ -231,6 +237,7 @@ impl PartialTree {
         let limits = &self.settings.limits;
         let (path, chain) = (read.member.path.clone(), read.chain);
         let left = read.member.kind.stored() - read.present;
+        let is_folder = read.member.kind == MemberKind::Folder;
         if self.members >= limits.members_max {
             return Err(TreeFault::Limit("members").of(&path));
         }
@@ -243,6 +250,7 @@ impl PartialTree {
             Some(file) if file.is_complete() => self.moved(0),
             Some(_) => Ok(()),
             None => {
+                self.entries += u64::from(!is_folder);
                 self.complete(path, chain);
                 self.note_if_due()
             }
@@ -294,6 +302,7 @@ impl PartialTree {
         record.expires = seconds(SystemTime::now()).saturating_add(record.lifetime);
         record.tree = Some(TreeCheckpoint {
             members: self.members,
+            entries: self.entries,
             chain: self.chain,
             path: spell(&self.last_path),
             bytes: self.bytes,
@@ -327,7 +336,8 @@ impl PartialTree {
     /// are taken are found before anything has moved.
     ///
     /// # Errors
-    /// [`TreeFault::Stream`] if the stream has not ended. [`Error::Exists`], [`Error::Link`] and
+    /// [`TreeFault::Stream`] if the stream has not ended. [`TreeFault::Refused`] if a process that
+    /// was killed has made members that are no longer in the stream: the source has changed. [`Error::Exists`], [`Error::Link`] and
     /// others; nothing has changed under any name then, unless two folders were being merged: a
     /// tree with a record can be resumed and committed again.
     pub fn commit(
@@ -393,6 +403,10 @@ impl PartialTree {
     fn finish_content(&mut self) -> Result<FolderState, TreeError> {
         self.reader.finish()?;
         let state = self.builder.folders.leave_all()?;
+        if self.is_resumed && count_entries(self.builder.folders.root())? > Some(self.entries) {
+            let fault = "the source has changed: the tree has names that the stream has not";
+            return Err(TreeFault::Refused(fault).of(b""));
+        }
         self.note(None)?;
         self.sync(|tree| syncfs(tree.builder.folders.root()))?;
         Ok(state)

@@ -8,11 +8,31 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::beneath::FOLDER;
+use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
 use crate::partial::Overwrite;
 use crate::tree::error::{TreeError, TreeFault};
 use crate::tree::settings::TreeMerge;
+
+/// Returns the number of names in a tree that are not those of folders; `None` if there are folders
+/// that may not be read.
+pub(super) fn count_entries(root: BorrowedFd<'_>) -> Result<Option<u64>, Error> {
+    let doing = "reading a folder of the tree";
+    let (mut count, mut left) = (0, vec![b".".to_vec()]);
+    while let Some(path) = left.pop() {
+        let folder = match open_beneath(root, &path[..], FOLDER) {
+            Err(Errno::ACCESS) => return Ok(None),
+            folder => folder.doing(doing)?,
+        };
+        for (name, kind) in list(folder.as_fd()).doing(doing)? {
+            match kind {
+                FileType::Directory => left.push([&path[..], b"/", &name].concat()),
+                _ => count += 1,
+            }
+        }
+    }
+    Ok(Some(count))
+}
 
 /// Renames a folder to a name that nothing has.
 pub(super) fn name_folder(
@@ -107,8 +127,15 @@ fn list(folder: BorrowedFd<'_>) -> Result<Vec<(Vec<u8>, FileType)>, Errno> {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            entries.push((name.to_vec(), FileType::from_raw_mode(stat.st_mode)));
+            let kind = match entry.file_type() {
+                // Not every file system says it.
+                FileType::Unknown => {
+                    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                kind => kind,
+            };
+            entries.push((name.to_vec(), kind));
         }
     }
     Ok(entries)
