@@ -71,6 +71,8 @@ pub struct PartialTree {
     /// Bytes that the reader wants.
     header_bytes: usize,
     is_ended: bool,
+    /// The error that has ended it.
+    failed: Option<TreeError>,
     members: u64,
     entries: u64,
     bytes: u64,
@@ -136,6 +138,7 @@ impl PartialTree {
             builder: TreeBuilder::new(folders, settings, is_resumed),
             header_bytes: 512,
             is_ended: false,
+            failed: None,
             members: checkpoint.members,
             entries: checkpoint.entries,
             bytes: checkpoint.bytes,
@@ -187,14 +190,36 @@ impl PartialTree {
     ///
     /// # Errors
     /// [`TreeFault::Stream`], [`TreeFault::Refused`], [`TreeFault::Limit`] are the sender's faults;
-    /// [`TreeFault::Failed`] is that of the file system.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), TreeError> {
+    /// [`TreeFault::Failed`] is that of the file system. Later calls return the same error.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), TreeError> {
+        self.unless_failed(|tree| tree.take(bytes))
+    }
+
+    /// Notes content that the caller has written to the file that is
+    /// [wanted](PartialTree::wants), at most as much as belongs there.
+    ///
+    /// # Errors
+    /// [`TreeFault::Failed`] of finishing a file, or of writing the checkpoint; or the former error.
+    pub fn moved(&mut self, bytes: u64) -> Result<(), TreeError> {
+        self.unless_failed(|tree| tree.advance(bytes))
+    }
+
+    /// After an error nothing may follow: a member would be missing.
+    fn unless_failed(
+        &mut self,
+        step: impl FnOnce(&mut PartialTree) -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        self.failed.clone().map_or(Ok(()), Err)?;
+        step(self).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), TreeError> {
         while !bytes.is_empty() {
             if let Some(file) = &self.builder.file {
                 let written = file.write(bytes);
                 let written = written.map_err(|error| self.fail(error.into()))?;
                 bytes = &bytes[written..];
-                self.moved(written as u64)?;
+                self.advance(written as u64)?;
                 continue;
             }
             let (used, event) = self.reader.feed(bytes)?;
@@ -211,12 +236,7 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Notes content that the caller has written to the file that is
-    /// [wanted](PartialTree::wants), at most as much as belongs there.
-    ///
-    /// # Errors
-    /// [`TreeFault::Failed`] of finishing a file, or of writing the checkpoint.
-    pub fn moved(&mut self, bytes: u64) -> Result<(), TreeError> {
+    fn advance(&mut self, bytes: u64) -> Result<(), TreeError> {
         self.reader.advance(bytes);
         self.bytes += bytes;
         self.since += bytes;
@@ -247,7 +267,7 @@ impl PartialTree {
         self.builder.begin(read).map_err(|fault| fault.of(&path))?;
         match &self.builder.file {
             // An empty file is complete, and so may be one that was cut.
-            Some(file) if file.is_complete() => self.moved(0),
+            Some(file) if file.is_complete() => self.advance(0),
             Some(_) => Ok(()),
             None => {
                 self.entries += u64::from(!is_folder);
@@ -401,6 +421,7 @@ impl PartialTree {
     /// Checks that the stream is complete, and gives all folders their metadata. Returns that of
     /// the top.
     fn finish_content(&mut self) -> Result<FolderState, TreeError> {
+        self.failed.clone().map_or(Ok(()), Err)?;
         self.reader.finish()?;
         let state = self.builder.folders.leave_all()?;
         if self.is_resumed && count_entries(self.builder.folders.root())? > Some(self.entries) {
