@@ -58,7 +58,7 @@ fn what_arrived_after_the_last_checkpoint_is_made_again() {
 
 #[test]
 fn a_file_that_the_source_has_no_longer_is_not_mixed_with_the_others() {
-    let members = vec![file("a", b"a"), file("gone", b"old"), file("z", b"z")];
+    let members = [file("a", b"a"), file("gone", b"old"), file("z", b"z")];
     let (folder, area) = area();
     let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
     let id = tree.id().clone();
