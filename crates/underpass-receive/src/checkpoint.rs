@@ -18,6 +18,8 @@ pub struct TreeCheckpoint {
     pub bytes: u64,
     /// The member after these, if a part of its content is there.
     pub cut: Option<CutMember>,
+    /// Members that are not folders: as many names as there are in the tree.
+    pub(crate) entries: u64,
     /// Whether all of this was on disk before the record was written.
     pub(crate) is_durable: bool,
     /// The folder of the last member, spelt likewise.

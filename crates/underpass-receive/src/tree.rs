@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{fsync, syncfs};
 use rustix::io::Errno;
-use underpass_tar::{HeaderChain, ReadMember, TarEvent, TarReader};
+use underpass_tar::{HeaderChain, MemberKind, ReadMember, TarEvent, TarReader};
 
 use crate::beneath::{FOLDER, open_beneath};
 use crate::checkpoint::{CutMember, FolderState, TreeCheckpoint, spell};
@@ -38,7 +38,7 @@ use crate::partial::SyncPolicy;
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
 use crate::tree::build::TreeBuilder;
-use crate::tree::commit::{merge, name_folder};
+use crate::tree::commit::{count_entries, merge, name_folder};
 use crate::tree::folders::{TreeFolders, restore};
 
 pub use crate::tree::build::TreeSummary;
@@ -71,13 +71,18 @@ pub struct PartialTree {
     /// Bytes that the reader wants.
     header_bytes: usize,
     is_ended: bool,
+    /// The error that has ended it.
+    failed: Option<TreeError>,
     members: u64,
+    entries: u64,
     bytes: u64,
     chain: HeaderChain,
     last_path: Vec<u8>,
     /// Bytes of content since the last checkpoint, and its time.
     since: u64,
     noted: Instant,
+    /// Whether a former process may have made members after its last checkpoint.
+    is_resumed: bool,
     /// Whether it is removed when it is dropped.
     is_temporary: bool,
 }
@@ -133,12 +138,15 @@ impl PartialTree {
             builder: TreeBuilder::new(folders, settings, is_resumed),
             header_bytes: 512,
             is_ended: false,
+            failed: None,
             members: checkpoint.members,
+            entries: checkpoint.entries,
             bytes: checkpoint.bytes,
             chain,
             last_path: last_path.unwrap_or_default(),
             since: 0,
             noted: Instant::now(),
+            is_resumed,
         })
     }
 
@@ -182,14 +190,36 @@ impl PartialTree {
     ///
     /// # Errors
     /// [`TreeFault::Stream`], [`TreeFault::Refused`], [`TreeFault::Limit`] are the sender's faults;
-    /// [`TreeFault::Failed`] is that of the file system.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), TreeError> {
+    /// [`TreeFault::Failed`] is that of the file system. Later calls return the same error.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), TreeError> {
+        self.unless_failed(|tree| tree.take(bytes))
+    }
+
+    /// Notes content that the caller has written to the file that is
+    /// [wanted](PartialTree::wants), at most as much as belongs there.
+    ///
+    /// # Errors
+    /// [`TreeFault::Failed`] of finishing a file, or of writing the checkpoint; or the former error.
+    pub fn moved(&mut self, bytes: u64) -> Result<(), TreeError> {
+        self.unless_failed(|tree| tree.advance(bytes))
+    }
+
+    /// After an error nothing may follow: a member would be missing.
+    fn unless_failed(
+        &mut self,
+        step: impl FnOnce(&mut PartialTree) -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        self.failed.clone().map_or(Ok(()), Err)?;
+        step(self).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), TreeError> {
         while !bytes.is_empty() {
             if let Some(file) = &self.builder.file {
                 let written = file.write(bytes);
                 let written = written.map_err(|error| self.fail(error.into()))?;
                 bytes = &bytes[written..];
-                self.moved(written as u64)?;
+                self.advance(written as u64)?;
                 continue;
             }
             let (used, event) = self.reader.feed(bytes)?;
@@ -206,12 +236,7 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Notes content that the caller has written to the file that is
-    /// [wanted](PartialTree::wants), at most as much as belongs there.
-    ///
-    /// # Errors
-    /// [`TreeFault::Failed`] of finishing a file, or of writing the checkpoint.
-    pub fn moved(&mut self, bytes: u64) -> Result<(), TreeError> {
+    fn advance(&mut self, bytes: u64) -> Result<(), TreeError> {
         self.reader.advance(bytes);
         self.bytes += bytes;
         self.since += bytes;
@@ -220,6 +245,7 @@ impl PartialTree {
             if file.is_complete() {
                 let finished = self.builder.finish_file();
                 if let Some(file) = finished.map_err(|error| self.fail(error.into()))? {
+                    self.entries += 1;
                     self.complete(file.member.path, file.chain);
                 }
             }
@@ -231,6 +257,7 @@ impl PartialTree {
         let limits = &self.settings.limits;
         let (path, chain) = (read.member.path.clone(), read.chain);
         let left = read.member.kind.stored() - read.present;
+        let is_folder = read.member.kind == MemberKind::Folder;
         if self.members >= limits.members_max {
             return Err(TreeFault::Limit("members").of(&path));
         }
@@ -240,9 +267,10 @@ impl PartialTree {
         self.builder.begin(read).map_err(|fault| fault.of(&path))?;
         match &self.builder.file {
             // An empty file is complete, and so may be one that was cut.
-            Some(file) if file.is_complete() => self.moved(0),
+            Some(file) if file.is_complete() => self.advance(0),
             Some(_) => Ok(()),
             None => {
+                self.entries += u64::from(!is_folder);
                 self.complete(path, chain);
                 self.note_if_due()
             }
@@ -294,6 +322,7 @@ impl PartialTree {
         record.expires = seconds(SystemTime::now()).saturating_add(record.lifetime);
         record.tree = Some(TreeCheckpoint {
             members: self.members,
+            entries: self.entries,
             chain: self.chain,
             path: spell(&self.last_path),
             bytes: self.bytes,
@@ -327,7 +356,8 @@ impl PartialTree {
     /// are taken are found before anything has moved.
     ///
     /// # Errors
-    /// [`TreeFault::Stream`] if the stream has not ended. [`Error::Exists`], [`Error::Link`] and
+    /// [`TreeFault::Stream`] if the stream has not ended. [`TreeFault::Refused`] if a process that
+    /// was killed has made members that are no longer in the stream: the source has changed. [`Error::Exists`], [`Error::Link`] and
     /// others; nothing has changed under any name then, unless two folders were being merged: a
     /// tree with a record can be resumed and committed again.
     pub fn commit(
@@ -391,8 +421,13 @@ impl PartialTree {
     /// Checks that the stream is complete, and gives all folders their metadata. Returns that of
     /// the top.
     fn finish_content(&mut self) -> Result<FolderState, TreeError> {
+        self.failed.clone().map_or(Ok(()), Err)?;
         self.reader.finish()?;
         let state = self.builder.folders.leave_all()?;
+        if self.is_resumed && count_entries(self.builder.folders.root())? > Some(self.entries) {
+            let fault = "the source has changed: the tree has names that the stream has not";
+            return Err(TreeFault::Refused(fault).of(b""));
+        }
         self.note(None)?;
         self.sync(|tree| syncfs(tree.builder.folders.root()))?;
         Ok(state)

@@ -100,12 +100,10 @@ impl<'b> ReceivedHeader<'b> {
         let Ok(Some(stored)) = stored else {
             return Err(TarFault::Checksum);
         };
-        let bytes = || block[..148].iter().chain(&block[156..]);
-        let unsigned: i64 = bytes().map(|&byte| i64::from(byte)).sum();
         // Historic implementations sum signed bytes.
-        let signed: i64 = bytes().map(|&byte| i64::from(byte.cast_signed())).sum();
-        let spaces = 8 * i64::from(b' ');
-        if stored != unsigned + spaces && stored != signed + spaces {
+        let of_bytes = |byte: u8| i64::from(byte);
+        if stored != sum(block, of_bytes) && stored != sum(block, |byte| byte.cast_signed().into())
+        {
             return Err(TarFault::Checksum);
         }
         let format = match &block[257..265] {
@@ -200,6 +198,12 @@ impl<'b> ReceivedHeader<'b> {
     ) -> Result<Option<i64>, TarFault> {
         parse_field(&self.block[at]).map_err(|NotANumber| TarFault::Field(field))
     }
+}
+
+/// Sums the bytes of a header, of which the checksum itself counts as spaces.
+fn sum(block: &[u8; BLOCK], number: impl Fn(u8) -> i64) -> i64 {
+    let add = |part: &[u8]| part.iter().map(|&byte| number(byte)).sum::<i64>();
+    add(&block[..148]) + add(&[b' '; 8]) + add(&block[156..])
 }
 
 /// Returns a number of a user or group. The largest one means nobody in system calls.

@@ -308,10 +308,9 @@ impl TarReader {
             return Ok(None);
         }
         let extensions = std::mem::take(&mut self.extensions);
-        let path = extensions.path();
-        let path = if path.is_empty() { header.path() } else { path };
         let pending = Pending::new(&header, extensions, &self.defaults);
-        let pending = Box::new(pending.map_err(|fault| self.error(path, fault))?);
+        let pending = pending.map_err(|(path, fault)| self.error(path, fault))?;
+        let pending = Box::new(pending);
         match pending.map {
             MapPlace::Blocks { more: true } => {
                 self.expect(ReadState::OldSparse(pending), BLOCK);
@@ -383,13 +382,18 @@ impl TarReader {
     }
 
     fn member(&mut self, pending: Box<Pending>) -> Result<Option<TarEvent>, Error> {
-        let path = pending.path();
-        let (stored, end) = (pending.stored, self.offset.checked_add(pending.stored));
-        let finished = match end.and_then(|end| end.checked_add(1 << 20)) {
-            Some(end) if i64::try_from(end).is_ok() => pending.finish(),
-            _ => Err(TarFault::SizeOverflow),
+        let stored = pending.stored;
+        // With room for headers.
+        let end = self
+            .offset
+            .checked_add(stored)
+            .and_then(|end| end.checked_add(1 << 20));
+        let checked = match end.is_some_and(|end| i64::try_from(end).is_ok()) {
+            true => pending.check(),
+            false => Err(TarFault::SizeOverflow),
         };
-        let (member, ignored) = finished.map_err(|fault| self.error(path, fault))?;
+        checked.map_err(|fault| self.error(pending.path(), fault))?;
+        let (member, ignored) = pending.finish();
         self.chain = HeaderChain::of(&self.hasher);
         let present = match self.cut.take() {
             Some((present, chain)) if chain == self.chain && present <= stored => present,

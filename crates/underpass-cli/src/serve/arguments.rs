@@ -15,10 +15,10 @@ use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{BadListenAt, Confine, TlsOptions, User};
 use underpass_serve::rules::{
-    CacheRule, CorsOrigin, FieldValue, FileName, Grantee, Hidden, Pattern, Symlinks, UrlPath,
+    CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
 use underpass_serve::{
-    Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, HttpListen, LogFormat,
+    Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, Grantee, HttpListen, LogFormat,
     OneLogin, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
 };
 

@@ -8,11 +8,32 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::beneath::FOLDER;
+use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
 use crate::partial::Overwrite;
 use crate::tree::error::{TreeError, TreeFault};
 use crate::tree::settings::TreeMerge;
+
+/// Returns the number of names in a tree that are not those of folders; `None` if there are folders
+/// that may not be read.
+pub(super) fn count_entries(root: BorrowedFd<'_>) -> Result<Option<u64>, Error> {
+    let doing = "reading a folder of the tree";
+    let (mut count, mut left) = (0, vec![b".".to_vec()]);
+    while let Some(path) = left.pop() {
+        let folder = match open_beneath(root, &path[..], FOLDER) {
+            Err(Errno::ACCESS) => return Ok(None),
+            folder => folder.doing(doing)?,
+        };
+        for entry in entries(folder.as_fd())? {
+            let (name, kind) = entry?;
+            match kind {
+                FileType::Directory => left.push([&path[..], b"/", &name].concat()),
+                _ => count += 1,
+            }
+        }
+    }
+    Ok(Some(count))
+}
 
 /// Renames a folder to a name that nothing has.
 pub(super) fn name_folder(
@@ -60,7 +81,9 @@ pub(super) fn merge(
     merge: TreeMerge,
 ) -> Result<(), TreeError> {
     walk(from, to, &mut Vec::new(), merge, MergePass::Look)?;
-    walk(from, to, &mut Vec::new(), merge, MergePass::Move)
+    // A name may be missed while others are taken from its folder.
+    while walk(from, to, &mut Vec::new(), merge, MergePass::Move)? > 0 {}
+    Ok(())
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -69,49 +92,66 @@ enum MergePass {
     Move,
 }
 
+/// Looks at or moves everything in a folder. Returns the number of names that were moved.
 fn walk(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     path: &mut Vec<u8>,
     merge: TreeMerge,
     pass: MergePass,
-) -> Result<(), TreeError> {
+) -> Result<u64, TreeError> {
     let fail = |error: Error, path: &[u8]| TreeFault::Failed(error).of(path);
-    let doing = "reading a folder of the tree";
-    // Names that are moved meanwhile may be returned or not.
-    let entries = list(from).doing(doing).map_err(|error| fail(error, path))?;
-    for (name, kind) in entries {
+    let mut moved = 0;
+    let entries = entries(from).map_err(|error| fail(error, path))?;
+    for entry in entries {
         let length = path.len();
+        let (name, kind) = entry.map_err(|error| fail(error, path))?;
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(&name);
         let both = pair(from, to, &name, kind, merge).map_err(|error| fail(error, path))?;
         match both {
-            Some((from, to)) => walk(from.as_fd(), to.as_fd(), path, merge, pass)?,
+            Some((from, to)) => {
+                moved += walk(from.as_fd(), to.as_fd(), path, merge, pass)?;
+            }
             None if pass == MergePass::Look => {}
             None => {
-                let moved = move_entry(from, to, &name, kind, merge);
-                let moved = moved.doing("naming a member of the tree");
-                moved.map_err(|error| fail(error, path))?;
+                let named = move_entry(from, to, &name, kind, merge);
+                let named = named.doing("naming a member of the tree");
+                named.map_err(|error| fail(error, path))?;
+                moved += 1;
             }
         }
         path.truncate(length);
     }
-    Ok(())
+    Ok(moved)
 }
 
-fn list(folder: BorrowedFd<'_>) -> Result<Vec<(Vec<u8>, FileType)>, Errno> {
-    let mut entries = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
+/// Returns the names in a folder and their types.
+fn entries(
+    folder: BorrowedFd<'_>,
+) -> Result<impl Iterator<Item = Result<(Vec<u8>, FileType), Error>>, Error> {
+    let doing = "reading a folder of the tree";
+    let entries = Dir::read_from(folder).doing(doing)?;
+    Ok(entries.filter_map(move |entry| {
+        let entry = match entry.doing(doing) {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
         let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            entries.push((name.to_vec(), FileType::from_raw_mode(stat.st_mode)));
+        if name == b"." || name == b".." {
+            return None;
         }
-    }
-    Ok(entries)
+        let kind = match entry.file_type() {
+            // Not every file system says it.
+            FileType::Unknown => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map(|stat| FileType::from_raw_mode(stat.st_mode))
+                .doing(doing),
+            kind => Ok(kind),
+        };
+        Some(kind.map(|kind| (name.to_vec(), kind)))
+    }))
 }
 
 /// Returns both folders of a name that are to be merged; `None` if the name is to be moved.

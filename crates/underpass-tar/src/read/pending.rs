@@ -99,7 +99,20 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Returns the member of a header; an error comes with the path, if that is known.
     pub(super) fn new(
+        header: &ReceivedHeader<'_>,
+        extensions: Extensions,
+        defaults: &PaxRecords,
+    ) -> Result<Pending, (Vec<u8>, TarFault)> {
+        let named = (!extensions.is_empty()).then(|| extensions.path());
+        Pending::of(header, extensions, defaults).map_err(|fault| {
+            let path = named.filter(|path| !path.is_empty());
+            (path.unwrap_or_else(|| header.path()), fault)
+        })
+    }
+
+    fn of(
         header: &ReceivedHeader<'_>,
         extensions: Extensions,
         defaults: &PaxRecords,
@@ -198,18 +211,23 @@ impl Pending {
         Ok(self)
     }
 
+    /// Checks the map, which has been read.
+    pub(super) fn check(&self) -> Result<(), TarFault> {
+        let check = |size| check(&self.extents, size, self.stored);
+        self.real_size.map_or(Ok(()), check)
+    }
+
     /// Returns the member, and the keys of its records that are not read.
-    pub(super) fn finish(mut self) -> Result<(Member, Vec<Vec<u8>>), TarFault> {
+    pub(super) fn finish(mut self) -> (Member, Vec<Vec<u8>>) {
         let mut member = self.member;
         if let Some(size) = self.real_size {
-            check(&self.extents, size, self.stored)?;
             self.extents.retain(|extent| extent.len > 0);
             member.kind = MemberKind::SparseFile {
                 size,
                 extents: self.extents,
             };
         }
-        Ok((member, self.ignored))
+        (member, self.ignored)
     }
 }
 

@@ -1,45 +1,73 @@
 //! Damaged archives: whatever the reader accepts, GNU tar and bsdtar read the same.
 
-use underpass_tar::{END, Member, MemberKind, MemberOwner, ReadMember, SparseExtent, TarTime};
+use underpass_tar::{END, Member, MemberKind, MemberOwner, SparseExtent, TarTime};
+use underpass_testkit::{Cases, SeededRandom};
 
 use crate::listing::{expand, read, run};
 
-/// Archives that are drawn; `UNDERPASS_TAR_SEED` and `UNDERPASS_TAR_CASES` say others.
 const CASES: u64 = 300;
 
 /// Contents that a damaged map makes larger are not compared.
 const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
+/// What another program has read: a line for each member, all contents, and its messages.
+struct OtherReading {
+    is_read: bool,
+    lines: Vec<String>,
+    contents: Vec<u8>,
+    message: String,
+}
+
+impl OtherReading {
+    fn of(program: &str, list: &[&str], stream: &[u8], line: fn(&str) -> String) -> OtherReading {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = run(program, list, folder.path(), stream);
+        let contents = run(program, &["-x", "-O", "-f", "-"], folder.path(), stream);
+        let lines = String::from_utf8_lossy(&listed.stdout);
+        OtherReading {
+            is_read: listed.status.success() && contents.status.success(),
+            lines: lines.lines().map(line).collect(),
+            contents: contents.stdout,
+            message: String::from_utf8_lossy(&[listed.stderr, contents.stderr].concat()).into(),
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs tar; run by cargo xtask test"]
 fn what_is_accepted_of_a_damaged_archive_gnu_tar_reads_the_same() {
-    compare(|stream, folder| {
-        let list = [
-            "-t",
-            "-v",
-            "--numeric-owner",
-            "--quoting-style=c",
-            "-f",
-            "-",
-        ];
-        let listed = run("tar", &list, folder, stream);
-        let contents = run("tar", &["-x", "-O", "-f", "-"], folder, stream);
-        let is_read = listed.status.success() && contents.status.success();
-        let message = [listed.stderr, contents.stderr].concat();
-        let lines = String::from_utf8_lossy(&listed.stdout);
-        let lines = lines.lines().map(listed_by_gnu).collect();
-        (is_read.then_some((lines, contents.stdout)), message)
+    let list = [
+        "-t",
+        "-v",
+        "--numeric-owner",
+        "--quoting-style=c",
+        "-f",
+        "-",
+    ];
+    compare(listed_by_us, |stream| {
+        OtherReading::of("tar", &list, stream, listed_by_gnu)
+    });
+}
+
+#[test]
+#[ignore = "needs bsdtar; run by cargo xtask test"]
+fn what_is_accepted_of_a_damaged_archive_bsdtar_reads_the_same() {
+    let list = ["-t", "-v", "--numeric-owner", "-f", "-"];
+    compare(without_name, |stream| {
+        OtherReading::of("bsdtar", &list, stream, listed_by_bsdtar)
     });
 }
 
 /// Draws archives, and compares what is accepted with what the other program reads.
-fn compare(other: impl Fn(&[u8], &std::path::Path) -> (Option<(Vec<String>, Vec<u8>)>, Vec<u8>)) {
-    let folder = tempfile::tempdir().unwrap();
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first: u64 = number("UNDERPASS_TAR_SEED").unwrap_or(1);
-    let cases = number("UNDERPASS_TAR_CASES").unwrap_or(CASES);
-    let (mut accepted, mut refused) = (0, 0);
-    for seed in first..first + cases {
+fn compare(line: fn(&Member) -> String, other: impl Fn(&[u8]) -> OtherReading) {
+    let cases = Cases::from_env("UNDERPASS_TAR", CASES);
+    let (mut compared, mut refused) = (0, 0);
+    for number in cases.numbers.clone() {
+        let case = format!(
+            "UNDERPASS_TAR_SEED={} UNDERPASS_TAR_CASE={number}",
+            cases.seed
+        );
+        let seed = SeededRandom::of_case(cases.seed, number).next_u64();
         let stream = damaged(&mut fastrand::Rng::with_seed(seed));
         let Ok(members) = read(&stream) else {
             refused += 1;
@@ -52,29 +80,32 @@ fn compare(other: impl Fn(&[u8], &std::path::Path) -> (Option<(Vec<String>, Vec<
         if !members.iter().all(|(read, _)| is_compared(&read.member)) {
             continue;
         }
-        accepted += 1;
-        let (found, message) = other(&stream, folder.path());
-        let message = String::from_utf8_lossy(&message);
-        let Some((lines, contents)) = found else {
-            // The other program may refuse more.
+        let found = other(&stream);
+        // The other program may refuse more.
+        if !found.is_read {
             continue;
-        };
-        let own: Vec<_> = members.iter().map(|(read, _)| listed_by_us(read)).collect();
-        assert_eq!(own, lines, "seed {seed}: {message}");
-        let own: Vec<u8> = members
-            .iter()
-            .flat_map(|(read, content)| expand(&read.member, content))
-            .collect();
+        }
+        compared += 1;
+        let own = members.iter().map(|(read, _)| line(&read.member));
         assert_eq!(
-            blake3::hash(&own),
-            blake3::hash(&contents),
-            "seed {seed}: {message}"
+            own.collect::<Vec<_>>(),
+            found.lines,
+            "{case}: {}",
+            found.message
         );
+        let own = members
+            .iter()
+            .flat_map(|(read, content)| expand(&read.member, content));
+        let own: Vec<u8> = own.collect();
+        let is_same = blake3::hash(&own) == blake3::hash(&found.contents);
+        assert!(is_same, "{case}: {}", found.message);
     }
     // Damage that is always noticed, or never, compares nothing.
+    let drawn = cases.numbers.end - cases.numbers.start;
+    let is_meaningful = compared > drawn / 10 && refused > drawn / 10;
     assert!(
-        accepted > cases / 10 && refused > cases / 10,
-        "{accepted} {refused}"
+        drawn < CASES || is_meaningful,
+        "{compared} compared, {refused} refused"
     );
 }
 
@@ -174,7 +205,7 @@ fn member(rng: &mut fastrand::Rng, number: usize) -> (Member, Vec<u8>) {
 }
 
 /// Names a member as [`listed_by_gnu`] does: type, size, path and target.
-fn listed_by_us(ReadMember { member, .. }: &ReadMember) -> String {
+fn listed_by_us(member: &Member) -> String {
     let path = quoted(&member.path);
     let kind = match &member.kind {
         MemberKind::Folder => "d",
@@ -227,4 +258,26 @@ fn listed_by_gnu(line: &str) -> String {
         _ => name.to_owned(),
     };
     format!("{kind} {size} {name}")
+}
+
+/// Names type and size of a member, as [`listed_by_bsdtar`] does.
+fn without_name(member: &Member) -> String {
+    let line = listed_by_us(member);
+    line.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Reads a line of `bsdtar -t -v`: mode, links, user, group, size, date, name.
+fn listed_by_bsdtar(line: &str) -> String {
+    let columns: Vec<_> = line.split_ascii_whitespace().collect();
+    let kind = columns
+        .first()
+        .and_then(|mode| mode.get(..1))
+        .unwrap_or_default();
+    let size = columns.get(4).copied().unwrap_or_default();
+    let size = if kind == "c" || kind == "b" {
+        "0"
+    } else {
+        size
+    };
+    format!("{kind} {size}")
 }

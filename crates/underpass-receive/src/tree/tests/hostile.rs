@@ -8,6 +8,8 @@ fn fault(members: &[(Member, Vec<u8>)], settings: TreeSettings) -> TreeFault {
     let mut tree = area.begin_tree(settings).unwrap();
     let error = tree.push(&stream(members)).unwrap_err();
     assert!(!error.to_string().contains('\u{1b}'), "{error}");
+    // Nothing goes on without the member.
+    assert_eq!(tree.push(&stream(&[])), Err(error.clone()));
     let committed = tree.commit(&path("t"), TreeMerge::Refused);
     assert!(committed.is_err(), "committed after an error");
     assert!(!folder.path().join("t").exists());

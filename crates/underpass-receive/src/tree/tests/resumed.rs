@@ -57,6 +57,26 @@ fn what_arrived_after_the_last_checkpoint_is_made_again() {
 }
 
 #[test]
+fn a_file_that_the_source_has_no_longer_is_not_mixed_with_the_others() {
+    let members = [file("a", b"a"), file("gone", b"old"), file("z", b"z")];
+    let (folder, area) = area();
+    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let id = tree.id().clone();
+    tree.push(&part(&members[0])).unwrap();
+    tree.keep(Duration::from_secs(60)).unwrap();
+    // Made after the last checkpoint of a process that is killed.
+    tree.push(&part(&members[1])).unwrap();
+    drop(tree);
+    let mut tree = area
+        .resume_tree(&id, SystemTime::now(), settings())
+        .unwrap();
+    tree.push(&stream(&members[2..])).unwrap();
+    let error = tree.commit(&path("t"), TreeMerge::Refused).unwrap_err();
+    assert!(matches!(error.fault, TreeFault::Refused(_)), "{error}");
+    assert!(!folder.path().join("t").exists());
+}
+
+#[test]
 fn another_member_than_the_one_that_was_cut_is_refused() {
     let members = vec![file("a", b"a"), file("b", &content(5000))];
     let (_folder, area) = area();
