@@ -91,9 +91,8 @@ impl Area {
             return Ok(Vec::new());
         }
         let uploads = self.folder.uploads()?;
-        let ids = names(uploads.as_fd())?.filter_map(|(name, _)| {
-            UploadId::parse(name.strip_suffix(RECORD_SUFFIX)?.as_bytes())
-        });
+        let ids = names(uploads.as_fd())?
+            .filter_map(|(name, _)| UploadId::parse(name.strip_suffix(RECORD_SUFFIX)?.as_bytes()));
         // One that was completed meanwhile has no record any more.
         let known = ids.filter_map(|id| Some((id.clone(), self.record(&id).ok()?)));
         Ok(known.collect())

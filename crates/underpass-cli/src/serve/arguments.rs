@@ -18,8 +18,8 @@ use underpass_serve::rules::{
     CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
 use underpass_serve::{
-    Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, Grantee, HttpListen, LogFormat,
-    OneLogin, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
+    Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, Grantee, HttpListen,
+    LogFormat, OneLogin, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
 };
 
 use super::advice::with_advice;

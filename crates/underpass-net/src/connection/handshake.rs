@@ -40,7 +40,8 @@ impl Connection {
         }
         let first = self.input().to_vec();
         self.consume(first.len());
-        self.shake_hands(HandshakeAs::Server(acceptor, first)).await?;
+        self.shake_hands(HandshakeAs::Server(acceptor, first))
+            .await?;
         Ok(Handshake::Complete)
     }
 

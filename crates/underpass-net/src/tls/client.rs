@@ -92,9 +92,7 @@ impl ServerCertVerifier for KeyVerifier {
     ) -> Result<ServerCertVerified, Error> {
         let key = key_sha256(certificate).ok_or(CertificateError::BadEncoding)?;
         match self.server {
-            ServerKey::Pinned(expected) if key != expected => {
-                Err(WRONG_KEY)
-            }
+            ServerKey::Pinned(expected) if key != expected => Err(WRONG_KEY),
             ServerKey::Pinned(_) | ServerKey::Any => Ok(ServerCertVerified::assertion()),
         }
     }
@@ -139,12 +137,12 @@ mod tests {
     use underpass_testkit::{WAIT_MAX, assert_same, content};
 
     use super::*;
+    use crate::address::Address;
     use crate::connection::ReadOutcome;
     use crate::connection::connector::Connector;
     use crate::connection::wait::WhileDraining;
     use crate::error::ConnectionError;
     use crate::limits::ConnectionLimits;
-    use crate::address::Address;
     use crate::tls::error::HandshakeError;
 
     type Served = JoinHandle<std::io::Result<()>>;
@@ -193,7 +191,9 @@ mod tests {
         let connector = Connector::new(Policy::default(), &ConnectionLimits::default());
         let connected = connector.connect(&Address::Tcp(to), WAIT_MAX).await;
         let mut connection = connected.unwrap();
-        connection.start_tls(&TlsClient::new(expected).unwrap()).await?;
+        connection
+            .start_tls(&TlsClient::new(expected).unwrap())
+            .await?;
         let key = connection.tls().and_then(|tls| tls.server_key);
         let mut returned = Vec::new();
         for part in body.chunks(60_000) {
@@ -254,12 +254,17 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let served = spawn(move || {
             let (mut socket, _): (TcpStream, _) = listener.accept().unwrap();
-            socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+            socket
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .unwrap();
             // Until the alert and the end.
             let _ = socket.read_to_end(&mut Vec::new());
         });
         let failed = run(exchange(address, ServerKey::Any, b""));
-        assert!(matches!(failed, Err(HandshakeError::Failed(_))), "{failed:?}");
+        assert!(
+            matches!(failed, Err(HandshakeError::Failed(_))),
+            "{failed:?}"
+        );
         served.join().unwrap();
     }
 }

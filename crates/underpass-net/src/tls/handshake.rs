@@ -272,8 +272,7 @@ impl HandshakeMachine {
         received: Vec<u8>,
     ) -> Result<HandshakeMachine, HandshakeError> {
         let connection = acceptor.session();
-        let connection =
-            connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
+        let connection = connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         Ok(HandshakeMachine {
             side: Side::Server(Box::new(connection)),
             received,
@@ -292,8 +291,7 @@ impl HandshakeMachine {
     /// Creates a client's.
     fn connecting(client: &TlsClient) -> Result<HandshakeMachine, HandshakeError> {
         let connection = client.session();
-        let connection =
-            connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
+        let connection = connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         Ok(HandshakeMachine {
             side: Side::Client(Box::new(connection)),
             received: Vec::new(),
