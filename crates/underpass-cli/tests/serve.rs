@@ -236,3 +236,48 @@ fn it_lives_through_a_want_of_descriptors() {
     assert_eq!(server.get("/f").body, b"f");
     server.stop().assert_success();
 }
+
+/// What newcomers type, and a part of the cure that they read.
+#[test]
+fn other_spellings_of_upload_are_told_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (typed, cure) in [
+        (&["--upload-dir", "/in"][..], "--upload=/FOLDER"),
+        (&["--upload-dir=/in"], "--upload=/FOLDER"),
+        (&["--uploads"], "'--upload'"),
+        (&["--upload-files"], "'--upload'"),
+        (&["--allow-upload"], "'--upload'"),
+        (&["--writable"], "'--upload'"),
+        (&["--allow-delete"], "--upload=overwrite,delete"),
+        (&["--overwrite"], "--upload=overwrite,delete"),
+        (&["--max-upload-size", "1G"], "file-bytes-max"),
+        (&["--webdav"], "WebDAV is not spoken"),
+        (&["--upload=yes"], "--upload alone"),
+        (&["--upload=true"], "--upload alone"),
+        (&["--upload=no"], "omit it"),
+        (&["--upload=rw"], "--upload=overwrite"),
+        (&["--upload=rename"], "--upload=delete"),
+        (&["--upload=incoming"], "/incoming"),
+        (&["--upload=./incoming"], "/incoming"),
+        (&["--upload=10GB"], "file-bytes-max"),
+        (&["-u=/missing"], "/missing does not exist; make it"),
+    ] {
+        let end = serve(&[typed, &["-p", "0", folder]].concat());
+        assert!(matches!(end.code, Some(1 | 2)), "{typed:?}: {end:?}");
+        assert_contains(&end.errors, &[cure]);
+    }
+    for typed in ["/missing", "overwrite", "delete", "yes"] {
+        let cure = format!("--upload={typed}");
+        serve(&["-p", "0", "--upload", typed]).assert_failed(1, &[&cure]);
+    }
+}
+
+#[test]
+fn the_greeting_tells_where_uploads_go() {
+    let server = Server::with(&["--upload"]);
+    assert_contains(server.greeting(), &["uploads: anywhere (--upload=/FOLDER "]);
+    let server = Server::with(&["--upload=delete"]);
+    assert_contains(server.greeting(), &["uploads: anywhere", ", delete\n"]);
+    assert!(!Server::start().greeting().contains("uploads"));
+}

@@ -1,7 +1,9 @@
 //! A folder beneath which files may be received, and its partial files.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
@@ -28,6 +30,17 @@ pub struct Area {
     folder: Arc<UploadFolder>,
     /// The boot of the machine.
     boot: String,
+    /// The client of each upload, as far as its record has been read.
+    clients: Mutex<HashMap<UploadId, Option<String>>>,
+}
+
+/// The number of uploads that may be incomplete.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UploadsMax {
+    /// Those of all clients.
+    pub all: usize,
+    /// Those of each client.
+    pub per_client: usize,
 }
 
 /// What a name stands for.
@@ -63,6 +76,7 @@ impl Area {
         Ok(Area {
             folder: Arc::new(UploadFolder::open(root, path)?),
             boot: boot.trim().to_owned(),
+            clients: Mutex::default(),
         })
     }
 
@@ -99,18 +113,24 @@ impl Area {
         Ok(PartialFile::new(&self.folder, id, file, None))
     }
 
-    /// Returns a new partial file with a record, of which there may be `uploads_max`.
+    /// Returns a new partial file with a record, of which there may be `most`.
     ///
     /// # Errors
-    /// [`Error::TooMany`], [`Error::Name`] for a record that is too long, and as
+    /// [`Error::TooMany`], [`Error::TooManyOfClient`], [`Error::Name`] for a record that is too long, and as
     /// [`begin`](Area::begin).
-    pub fn create(&self, record: UploadRecord, uploads_max: usize) -> Result<PartialFile, Error> {
+    pub fn create(&self, record: UploadRecord, most: UploadsMax) -> Result<PartialFile, Error> {
         record.text()?;
-        let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
-        let uploads = self.folder.uploads()?;
-        let records = names(uploads.as_fd())?.filter(|(name, _)| is_record(name));
-        if records.count() >= uploads_max {
+        // Locked until the record exists, so that requests at the same time keep to the limits.
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read_clients(&mut clients)?;
+        if clients.len() >= most.all {
             return Err(Error::TooMany);
+        }
+        if let Some(client) = &record.client {
+            let same = clients.values().filter(|it| it.as_ref() == Some(client));
+            if same.count() >= most.per_client {
+                return Err(Error::TooManyOfClient);
+            }
         }
         let id = UploadId::random()?;
         let file = self.folder.make_partial(&id)?;
@@ -125,6 +145,24 @@ impl Area {
             let _ = self.folder.forget(partial.id());
         })?;
         Ok(partial)
+    }
+
+    /// Brings the clients of uploads up to date. Other processes create and complete uploads, too;
+    /// the client of an upload never changes.
+    fn read_clients(&self, clients: &mut HashMap<UploadId, Option<String>>) -> Result<(), Error> {
+        let uploads = self.folder.uploads()?;
+        let id = |name: &str| UploadId::parse(name.strip_suffix(RECORD_SUFFIX)?.as_bytes());
+        let found: HashSet<UploadId> = names(uploads.as_fd())?
+            .filter_map(|(name, _)| id(&name))
+            .collect();
+        clients.retain(|id, _| found.contains(id));
+        for id in found {
+            if let Entry::Vacant(entry) = clients.entry(id) {
+                let record = self.record(entry.key()).ok();
+                entry.insert(record.and_then(|record| record.client));
+            }
+        }
+        Ok(())
     }
 
     /// Opens the partial file of an upload to receive more. Bytes of which it is not certain that
@@ -282,7 +320,7 @@ impl Area {
     /// has nothing beneath it.
     ///
     /// # Errors
-    /// Any of reading the folders; [`Error::TooMany`] for more than 100,000 entries.
+    /// Any of reading the folders; [`Error::TooManyEntries`] for more than 100,000 entries.
     pub fn all_beneath(
         &self,
         path: &RelativePath,
@@ -309,7 +347,7 @@ impl Area {
                 };
                 count += 1;
                 if count > ENTRIES_MAX {
-                    return Err(Error::TooMany);
+                    return Err(Error::TooManyEntries);
                 }
                 if !accept(&path) {
                     return Ok(false);

@@ -41,6 +41,12 @@ pub enum Error {
     /// There are as many uploads as there may be.
     #[error("too many uploads have not been completed")]
     TooMany,
+    /// A client has as many uploads as one client may have.
+    #[error("too many uploads of this client have not been completed")]
+    TooManyOfClient,
+    /// A folder has more entries than are looked through.
+    #[error("the folder has more than 100,000 entries")]
+    TooManyEntries,
     /// The server may not write there.
     #[error("the server may not write there")]
     Denied,

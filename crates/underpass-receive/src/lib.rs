@@ -23,7 +23,7 @@ mod partial;
 mod path;
 mod record;
 
-pub use area::{Area, NameKind, SweepSummary};
+pub use area::{Area, NameKind, SweepSummary, UploadsMax};
 pub use error::Error;
 pub use folder::UPLOADS_FOLDER;
 pub use partial::{Committed, Overwrite, PartialFile, SyncPolicy};

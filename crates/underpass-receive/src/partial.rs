@@ -58,7 +58,8 @@ pub struct PartialFile {
     folder: Arc<UploadFolder>,
     id: UploadId,
     file: Arc<OwnedFd>,
-    record: Option<UploadRecord>,
+    /// Boxed: most partial files have none.
+    record: Option<Box<UploadRecord>>,
     /// Whether it is removed when it is dropped.
     is_temporary: bool,
 }
@@ -75,7 +76,7 @@ impl PartialFile {
             id,
             file: Arc::new(file),
             is_temporary: record.is_none(),
-            record,
+            record: record.map(Box::new),
         }
     }
 
@@ -91,7 +92,7 @@ impl PartialFile {
 
     /// Its record, if it can be resumed.
     pub fn record(&self) -> Option<&UploadRecord> {
-        self.record.as_ref()
+        self.record.as_deref()
     }
 
     /// Bytes that it has.

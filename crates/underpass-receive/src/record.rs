@@ -59,6 +59,9 @@ pub struct UploadRecord {
     pub replaces: bool,
     /// The name of the user who started it, where that is known; nobody else may continue it.
     pub owner: Option<String>,
+    /// The client that it counts for; one limit is about all uploads of a client.
+    #[serde(default)]
+    pub client: Option<String>,
     /// What the protocol wants to be given back or reminded of, by names of its own.
     pub details: BTreeMap<String, String>,
     /// When it expires, in seconds since 1970, if nothing arrives before that.
@@ -85,6 +88,7 @@ impl UploadRecord {
             length,
             replaces: false,
             owner: None,
+            client: None,
             details: BTreeMap::new(),
             expires: seconds(SystemTime::now()).saturating_add(lifetime.as_secs()),
             lifetime: lifetime.as_secs(),

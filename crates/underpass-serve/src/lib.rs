@@ -82,5 +82,6 @@ pub fn check(options: &ServerOptions) -> Vec<Error> {
     wrong.extend(https::check(options));
     wrong.extend(access::check::mistakes(options));
     wrong.extend(access::check::unreadable(options));
+    wrong.extend(site::upload_check::mistakes(options));
     wrong
 }

@@ -11,4 +11,5 @@ pub mod rules;
 pub(crate) mod settle;
 pub(crate) mod sites;
 pub(crate) mod upload_area;
+pub(crate) mod upload_check;
 pub(crate) mod watcher;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -25,15 +24,15 @@ pub(crate) struct UploadArea {
 
 /// A place among the requests that bring files.
 #[derive(Debug)]
-pub(crate) struct ReceivePermit(Receiving, Option<IpAddr>);
+pub(crate) struct ReceivePermit(Receiving, Option<String>);
 
-/// The number of requests that bring files, by the address of the client.
-type Receiving = Arc<Mutex<HashMap<Option<IpAddr>, usize>>>;
+/// The number of requests that bring files, by client.
+type Receiving = Arc<Mutex<HashMap<Option<String>, usize>>>;
 
 impl Drop for ReceivePermit {
     fn drop(&mut self) {
         let mut receiving = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = receiving.entry(self.1) {
+        if let Entry::Occupied(mut count) = receiving.entry(self.1.take()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -53,7 +52,13 @@ impl UploadArea {
             let path = upload.path.as_str();
             let area = Area::open(root, upload.path.0.as_ref()).map_err(|error| Error::Site {
                 root: options.root.clone(),
-                what: format!("upload: the folder /{path}: {error}"),
+                what: match error {
+                    ReceiveError::NotFound => format!(
+                        "upload: the folder {} does not exist; make it, or change path",
+                        options.root.join(path).display()
+                    ),
+                    error => format!("upload: the folder /{path}: {error}"),
+                },
             })?;
             areas.push(UploadArea {
                 options: upload.clone(),
@@ -104,7 +109,7 @@ impl UploadArea {
 
     /// A place among the requests that bring files, if one is free. One client has at most half of
     /// them, so that it does not keep all others out.
-    pub(crate) fn permit(&self, client: Option<IpAddr>) -> Option<ReceivePermit> {
+    pub(crate) fn permit(&self, client: Option<String>) -> Option<ReceivePermit> {
         let mut receiving = self
             .receiving
             .lock()
@@ -114,7 +119,7 @@ impl UploadArea {
         if all >= most || of_client >= most.div_ceil(2) {
             return None;
         }
-        receiving.insert(client, of_client + 1);
+        receiving.insert(client.clone(), of_client + 1);
         Some(ReceivePermit(Arc::clone(&self.receiving), client))
     }
 
@@ -185,7 +190,7 @@ mod tests {
             ..SiteOptions::of(folder.path())
         };
         let areas = UploadArea::open(&options, root.as_fd()).unwrap();
-        let address = |last| Some(IpAddr::from([127, 0, 0, last]));
+        let address = |last| Some(format!("127.0.0.{last}"));
         let first = areas[0].permit(address(1));
         assert!(first.is_some() && areas[0].permit(address(1)).is_none());
         let second = areas[0].permit(address(2));

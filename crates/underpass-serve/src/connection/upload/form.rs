@@ -15,8 +15,10 @@ use underpass::drive::blocking::SigxfszGuard;
 use underpass_net::InboundRate;
 use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
-use super::put::{BUSY, TOO_LARGE};
-use super::request::{Outcome, StepResult, Stop, WriteRequest, failed, refusal};
+use super::put::TOO_LARGE;
+use super::request::{
+    Outcome, StepResult, Stop, UPLOAD_DESCRIPTORS, WriteRequest, failed, refusal,
+};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
@@ -78,9 +80,9 @@ impl Exchanges<'_> {
             Ok(None) => return Ok(TextResponse::new(NO_FORM)),
             Err(error) => return Ok(TextResponse::new(error)),
         };
-        let client = self.exchange.client.nearest();
-        let Some(_permit) = request.area.permit(client) else {
-            return Ok(TextResponse::new(BUSY));
+        let _permit = match self.upload_permit(request, UPLOAD_DESCRIPTORS) {
+            Ok(permit) => permit,
+            Err(text) => return Ok(text),
         };
         if let Err(text) = self.folder_room(request, body.left()).await {
             return Ok(text);

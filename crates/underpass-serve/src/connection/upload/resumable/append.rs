@@ -9,8 +9,10 @@ use super::{FoundUpload, OpenUpload, detail};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
-use crate::connection::upload::put::{BUSY, TOO_LARGE};
-use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest};
+use crate::connection::upload::put::TOO_LARGE;
+use crate::connection::upload::request::{
+    Ended, StepResult, Stop, UPLOAD_DESCRIPTORS, WriteRequest,
+};
 use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
 use crate::connection::upload_protocols::ietf::{self, INCONSISTENT, Interop, UploadFields};
 use crate::connection::upload_protocols::running::CompletedUpload;
@@ -178,10 +180,7 @@ impl Exchanges<'_> {
         }
         let _permit = match body.left() {
             Some(0) => None,
-            _ => {
-                let client = self.exchange.client.nearest();
-                Some(request.area.permit(client).ok_or(BUSY)?)
-            }
+            _ => Some(self.upload_permit(request, UPLOAD_DESCRIPTORS)?),
         };
         let OpenUpload { mut partial, turn } = upload;
         if part.digest.is_some() {

@@ -181,13 +181,14 @@ impl Exchanges<'_> {
         let mut record = UploadRecord::new(target, new.length, options.expire_after);
         record.replaces = overwrite(request) == Overwrite::Allowed;
         record.owner = owner_of(request, true);
+        record.client = self.client_of(request);
         let path = path_of(request).ok_or(ReceiveFault::Name("the path is not UTF-8"))?;
         record.details.insert(detail::PATH.to_owned(), path);
         let protocol = (detail::PROTOCOL, new.protocol.name());
         for (name, value) in new.details.iter().copied().chain([protocol]) {
             record.details.insert(name.to_owned(), value.to_owned());
         }
-        let (area, most) = (request.area.area.clone(), options.unfinished_max);
+        let (area, most) = (request.area.area.clone(), options.unfinished());
         let partial = self.blocking(move || area.create(record, most)).await?;
         let turn = self.worker.shared.running.take_over(partial.id()).await;
         Ok(OpenUpload { partial, turn })
