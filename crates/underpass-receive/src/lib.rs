@@ -19,6 +19,10 @@
 mod area;
 mod error;
 mod folder;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 mod partial;
 mod path;
 mod record;

@@ -76,6 +76,9 @@ pub struct UploadRecord {
 
 const VERSION: u32 = 1;
 
+/// The end of the year 9999, in seconds since 1970.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
 /// Longest record, in bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = 4096;
 
@@ -102,9 +105,10 @@ impl UploadRecord {
         seconds(now) >= self.expires
     }
 
-    /// When it expires.
+    /// When it expires, at the end of the year 9999 at the latest, which is the last that HTTP can
+    /// write.
     pub fn expires_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(self.expires)
+        UNIX_EPOCH + Duration::from_secs(self.expires.min(SECONDS_MAX))
     }
 
     /// Postpones the expiry for bytes that arrived at `modified`, in seconds since 1970.
