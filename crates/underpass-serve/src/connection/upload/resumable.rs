@@ -17,6 +17,7 @@ mod append;
 mod concatenate;
 mod create;
 mod detail;
+mod progress;
 mod reply;
 
 use std::time::{Duration, SystemTime};

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use underpass_receive::{Error as ReceiveFault, PartialFile, UploadId};
 
+use super::progress::ProgressReports;
 use super::reply::{self, OTHER_OFFSET, UploadProgress, UploadProtocol};
 use super::{FoundUpload, OpenUpload, detail};
 use crate::answer::text::TextResponse;
@@ -192,10 +193,11 @@ impl Exchanges<'_> {
             partial = noted.await?;
         }
         let terms = (part.offset, room.bytes);
+        let listens = ProgressReports::wanted(request, part.protocol)?;
         let reception = tokio::select! {
             biased;
             () = turn.ended() => Reception::Lost(Ended(ExchangeEnd::PeerGone)),
-            received = self.receive(body, &partial, terms) => match received {
+            received = self.receive_reported(body, &partial, terms, listens) => match received {
                 Ok(None) => Reception::Whole,
                 Ok(Some(text)) => Reception::Refused(text),
                 Err(ended) => Reception::Lost(ended),
