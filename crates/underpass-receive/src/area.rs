@@ -13,7 +13,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::error::{Doing, Error};
-use crate::folder::{FOLDER, RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder, open_beneath};
+use crate::folder::{
+    FOLDER, RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder, open_beneath, set_folder_mode,
+};
 use crate::partial::{Committed, Overwrite, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
@@ -278,19 +280,17 @@ impl Area {
         Ok(NameKind::of(&self.stat(path)?))
     }
 
-    /// Makes a folder in one that exists.
+    /// Makes a folder in one that exists, for files of `mode`.
     ///
     /// # Errors
     /// [`Error::Exists`] whatever has the name, [`Error::NotFound`] without the folder it is in,
     /// and others.
-    pub fn make_folder(&self, path: &RelativePath) -> Result<(), Error> {
-        let (folders, name) = path.split();
-        let made = mkdirat(
-            self.folder.parent(folders)?,
-            name,
-            Mode::from_raw_mode(0o777),
-        );
-        made.doing("making a folder")
+    pub fn make_folder(&self, path: &RelativePath, mode: Option<u32>) -> Result<(), Error> {
+        let ((folders, name), doing) = (path.split(), "making a folder");
+        let parent = self.folder.parent(folders)?;
+        mkdirat(&parent, name, Mode::from_raw_mode(0o777)).doing(doing)?;
+        let made = open_beneath(parent.as_fd(), name, FOLDER).doing(doing)?;
+        set_folder_mode(made.as_fd(), mode)
     }
 
     /// Removes a file, a link, or a folder with everything in it: first its name, at once, then

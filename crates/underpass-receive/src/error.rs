@@ -38,6 +38,9 @@ pub enum Error {
     /// The disk or the quota is full, or less space would be left than is to be kept free.
     #[error("there is not enough space")]
     NoSpace,
+    /// The file would be larger than the process (`RLIMIT_FSIZE`) or the file system allows.
+    #[error("the file is larger than the limit of the process or the file system")]
+    TooLarge,
     /// There are as many uploads as there may be.
     #[error("too many uploads have not been completed")]
     TooMany,
@@ -70,7 +73,8 @@ impl Error {
     /// Returns the meaning of `errno` for the operation `doing`.
     pub fn of(doing: &'static str, errno: Errno) -> Error {
         match errno {
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Error::NoSpace,
+            Errno::NOSPC | Errno::DQUOT => Error::NoSpace,
+            Errno::FBIG => Error::TooLarge,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Error::Denied,
             Errno::NOENT => Error::NotFound,
             Errno::EXIST => Error::Exists,

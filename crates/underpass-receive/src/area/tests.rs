@@ -75,6 +75,56 @@ fn a_file_appears_whole_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_replaced_file_leaves_its_attributes_and_folders_follow_the_mode() {
+    let (folder, area) = area();
+    let mode = |name: &str| {
+        let metadata = fs::metadata(folder.path().join(name)).unwrap();
+        metadata.permissions().mode() & 0o7777
+    };
+    let store = |name: &str, mode: Option<u32>| {
+        let partial = area.begin().unwrap();
+        write(&partial, b"new");
+        let stored = partial.commit(&path(name), Overwrite::Allowed, SyncPolicy::None, mode);
+        stored.unwrap();
+    };
+    fs::write(folder.path().join("secret"), "old").unwrap();
+    for (before, configured, after) in [
+        (0o600, None, 0o600),
+        (0o755, None, 0o755),
+        (0o6755, None, 0o755),
+        (0o600, Some(0o640), 0o640),
+    ] {
+        let permissions = fs::Permissions::from_mode(before);
+        fs::set_permissions(folder.path().join("secret"), permissions).unwrap();
+        store("secret", configured);
+        assert_eq!(mode("secret"), after);
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path().join("secret"), Some(12), Some(34)).unwrap();
+        store("secret", None);
+        let stat = area.stat(&path("secret")).unwrap();
+        assert_eq!((stat.st_uid, stat.st_gid), (12, 34));
+    }
+    let group = fs::Permissions::from_mode(0o2755);
+    fs::create_dir(folder.path().join("group")).unwrap();
+    fs::set_permissions(folder.path().join("group"), group).unwrap();
+    for (name, configured, after) in [
+        ("a/b/f", Some(0o640), 0o750),
+        ("c/f", Some(0o444), 0o755),
+        ("d/f", Some(0o400), 0o700),
+        ("group/e/f", Some(0o640), 0o2750),
+        // An existing folder stays as it is.
+        ("a/b/g", Some(0o600), 0o750),
+    ] {
+        store(name, configured);
+        let (made, _) = name.rsplit_once('/').unwrap();
+        assert_eq!(mode(made), after, "{name}");
+    }
+    area.make_folder(&path("made"), Some(0o640)).unwrap();
+    assert_eq!(mode("made"), 0o750);
+}
+
+#[test]
 fn nothing_is_written_through_links_or_over_what_is_no_file() {
     let (folder, area) = area();
     let outside = tempfile::tempdir().unwrap();
@@ -92,7 +142,7 @@ fn nothing_is_written_through_links_or_over_what_is_no_file() {
         let committed = partial.commit(&path(name), Overwrite::Allowed, SyncPolicy::None, None);
         assert_eq!(committed.map(drop), Err(error), "{name}");
     }
-    assert_eq!(area.make_folder(&path("out/a")), Err(Error::Link));
+    assert_eq!(area.make_folder(&path("out/a"), None), Err(Error::Link));
     assert_eq!(area.remove(&path("out/a")), Err(Error::Link));
     let moved = area.rename(&path("file"), &path("out/file"), Overwrite::Allowed);
     assert_eq!(moved, Err(Error::Link));

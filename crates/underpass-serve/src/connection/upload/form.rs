@@ -107,7 +107,8 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Checks that the folder exists, and that there is space for a form of this length.
+    /// Checks that there is space for a form of this length, and no file in the folder's place. A
+    /// missing folder is made with the first file.
     async fn folder_room(
         &self,
         request: &WriteRequest<'_>,
@@ -117,10 +118,13 @@ impl Exchanges<'_> {
         let folder = request.target.clone();
         let looked = self.blocking(move || {
             let kind = folder.map(|folder| Ok(NameKind::of(&area.stat(&folder)?)));
-            match kind.transpose()? {
-                None | Some(NameKind::Folder) => area.space(keep_free),
-                Some(NameKind::File) => Err(ReceiveFault::NotAFolder),
-                Some(NameKind::Other) => Err(ReceiveFault::Link),
+            match kind.transpose() {
+                Ok(None | Some(NameKind::Folder)) | Err(ReceiveFault::NotFound) => {
+                    area.space(keep_free)
+                }
+                Ok(Some(NameKind::File)) => Err(ReceiveFault::NotAFolder),
+                Ok(Some(NameKind::Other)) => Err(ReceiveFault::Link),
+                Err(error) => Err(error),
             }
         });
         match looked.await {

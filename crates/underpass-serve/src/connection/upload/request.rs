@@ -236,6 +236,11 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
             Status::InsufficientStorage,
             "there is not enough space, or less would be left than `keep-free`",
         ),
+        ReceiveFault::TooLarge => (
+            Status::ContentTooLarge,
+            "the file is larger than the server's limit on the size of files (ulimit -f) or its \
+             file system allows",
+        ),
         ReceiveFault::Foreign => (
             Status::InternalServerError,
             "the folder .underpass-uploads is not the server's own; its log has the reason",
