@@ -511,17 +511,13 @@ fn uploads_go_on_through_a_reload_and_an_upgrade() {
     server.reload();
     server.upgrade();
     drop(gone);
-    // Another process receives it.
-    let looked = ask(&format!("HEAD {resumed}"), tus);
-    assert_eq!(looked.status, 423, "{}", looked.head);
     for client in [&mut put, &mut running] {
         client.send(&body[1_000_000..]);
         let status = client.head().status;
         assert!([201, 204].contains(&status), "{status}");
     }
     wait_until("the end of the cut upload in the process before", || {
-        ask(&format!("HEAD {cut}"), tus).status == 200
-            || ask(&format!("HEAD {cut}"), tus).status == 204
+        ask(&format!("HEAD {cut}"), tus).status == 204
     });
     let mut rest = begin(
         &format!("PATCH {cut}"),
