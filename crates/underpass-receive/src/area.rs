@@ -118,8 +118,8 @@ impl Area {
     /// Returns a new partial file with a record, of which there may be `most`.
     ///
     /// # Errors
-    /// [`Error::TooMany`], [`Error::TooManyOfClient`], [`Error::Name`] for a record that is too long, and as
-    /// [`begin`](Area::begin).
+    /// [`Error::TooMany`], [`Error::TooManyOfClient`], [`Error::Name`] for a record that is too
+    /// long, and as [`begin`](Area::begin).
     pub fn create(&self, record: UploadRecord, most: UploadsMax) -> Result<PartialFile, Error> {
         record.text()?;
         // Locked until the record exists, so that requests at the same time keep to the limits.

@@ -1,5 +1,5 @@
-//! The promise about arbitrary records of uploads. This is not a public interface: it is part of the
-//! crate in tests and with the feature `fuzz`.
+//! The promise about arbitrary records of uploads. This is not a public interface: it is part of
+//! the crate in tests and with the feature `fuzz`.
 
 #![allow(missing_docs, reason = "hidden; what it promises stands beside it")]
 

@@ -16,7 +16,6 @@ use crate::options::SiteOptions;
 use crate::site::beneath;
 use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
 use crate::site::upload_area::UploadArea;
-use crate::site::upload_check;
 
 /// A served folder and its rules. It is held open: a later change of its path does not change the
 /// served files, because workers are confined to this very folder, and because an incomplete
@@ -57,7 +56,6 @@ impl ServedSite {
             what,
         })?;
         let access = SiteAccess::open(&options.access)?;
-        upload_check::contradiction(options)?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {

@@ -47,6 +47,7 @@ impl UploadArea {
         options: &SiteOptions,
         root: BorrowedFd<'_>,
     ) -> Result<Vec<UploadArea>, Error> {
+        contradiction(options)?;
         let mut areas = Vec::new();
         for upload in &options.uploads {
             let path = upload.path.as_str();
@@ -136,6 +137,33 @@ impl UploadArea {
     }
 }
 
+/// Returns an error for options that contradict themselves or each other.
+fn contradiction(site: &SiteOptions) -> Result<(), Error> {
+    for (number, upload) in site.uploads.iter().enumerate() {
+        let path = upload.path.as_str();
+        let what = if upload.at_once_max == 0 {
+            "at-once-max is 0: nothing could be uploaded; raise it, or remove the table"
+        } else if upload.unfinished_max == 0 {
+            "unfinished-max is 0: no resumable upload could start, and the page makes them of \
+             large files; raise it"
+        } else if upload.expire_after.is_zero() {
+            "expire-after is 0: resumable uploads would be lost at once; raise it, as \"24h\""
+        } else if site.uploads[..number]
+            .iter()
+            .any(|it| it.path == upload.path)
+        {
+            "two [[site.upload]] tables have this path; remove one of them"
+        } else {
+            continue;
+        };
+        return Err(Error::Site {
+            root: site.root.clone(),
+            what: format!("upload: /{path}: {what}"),
+        });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -198,5 +226,32 @@ mod tests {
         drop((first, second));
         assert!(areas[0].permit(address(3)).is_some());
         assert!(areas[0].receiving.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn limits_of_nothing_and_paths_given_twice_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        let site = |uploads: Vec<UploadOptions>| SiteOptions {
+            uploads,
+            ..SiteOptions::of(folder.path())
+        };
+        let refused = |change: fn(&mut UploadOptions)| {
+            let mut upload = UploadOptions::default();
+            change(&mut upload);
+            contradiction(&site(vec![upload])).unwrap_err().to_string()
+        };
+        assert!(refused(|upload| upload.at_once_max = 0).contains("at-once-max is 0"));
+        assert!(refused(|upload| upload.unfinished_max = 0).contains("unfinished-max is 0"));
+        let zero = refused(|upload| upload.expire_after = std::time::Duration::ZERO);
+        assert!(zero.contains("expire-after is 0"), "{zero}");
+        let at = |path: &str| UploadOptions {
+            path: FolderPath::parse(path).unwrap(),
+            ..UploadOptions::default()
+        };
+        assert!(contradiction(&site(vec![at("/"), at("/in")])).is_ok());
+        let twice = contradiction(&site(vec![at("/"), at("/in"), at("/in/")]));
+        let twice = twice.unwrap_err().to_string();
+        assert!(twice.contains("upload: /in: two "), "{twice}");
     }
 }

@@ -12,8 +12,8 @@ use underpass_net::User;
 use underpass_receive::UPLOADS_FOLDER;
 
 use crate::error::Error;
+use crate::options::ServerOptions;
 use crate::options::uploads::UploadOptions;
-use crate::options::{ServerOptions, SiteOptions};
 use crate::site::sites::ServedSite;
 use crate::site::upload_area::UploadArea;
 
@@ -31,30 +31,6 @@ pub(crate) fn mistakes(options: &ServerOptions) -> Vec<Error> {
         told.collect::<Vec<_>>()
     };
     open.flat_map(|site| told(&site)).collect()
-}
-
-/// Returns an error for options that contradict themselves or each other.
-pub(crate) fn contradiction(site: &SiteOptions) -> Result<(), Error> {
-    for (number, upload) in site.uploads.iter().enumerate() {
-        let path = upload.path.as_str();
-        let what = if upload.at_once_max == 0 {
-            "at-once-max is 0: nothing could be uploaded; raise it, or remove the table"
-        } else if upload.unfinished_max == 0 {
-            "unfinished-max is 0: no resumable upload could start, and the page makes them of \
-             large files; raise it"
-        } else if upload.expire_after.is_zero() {
-            "expire-after is 0: resumable uploads would be lost at once; raise it, as \"24h\""
-        } else if site.uploads[..number]
-            .iter()
-            .any(|it| it.path == upload.path)
-        {
-            "two [[site.upload]] tables have this path; remove one of them"
-        } else {
-            continue;
-        };
-        return Err(mistake(&site.root, format!("upload: /{path}: {what}")));
-    }
-    Ok(())
 }
 
 fn mistake(root: &Path, what: String) -> Error {
@@ -188,7 +164,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::options::uploads::FolderPath;
+    use crate::options::SiteOptions;
 
     fn options(folder: &Path, change: impl FnOnce(&mut UploadOptions)) -> ServerOptions {
         let mut upload = UploadOptions {
@@ -241,30 +217,5 @@ mod tests {
         std::fs::create_dir(&partial).unwrap();
         std::fs::set_permissions(&partial, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(told(&options(path, |_| {})).contains("mode 0700"));
-    }
-
-    #[test]
-    fn limits_of_nothing_and_paths_given_twice_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("in")).unwrap();
-        let refused = |change: fn(&mut UploadOptions)| {
-            let options = options(folder.path(), change);
-            contradiction(&options.sites[0]).unwrap_err().to_string()
-        };
-        assert!(refused(|upload| upload.at_once_max = 0).contains("at-once-max is 0"));
-        assert!(refused(|upload| upload.unfinished_max = 0).contains("unfinished-max is 0"));
-        let zero = refused(|upload| upload.expire_after = std::time::Duration::ZERO);
-        assert!(zero.contains("expire-after is 0"), "{zero}");
-        let mut twice = options(folder.path(), |_| {});
-        let uploads = &mut twice.sites[0].uploads;
-        let deeper = |path| UploadOptions {
-            path: FolderPath::parse(path).unwrap(),
-            ..UploadOptions::default()
-        };
-        uploads.push(deeper("/in"));
-        assert!(contradiction(&twice.sites[0]).is_ok());
-        twice.sites[0].uploads.push(deeper("/in/"));
-        let twice = contradiction(&twice.sites[0]).unwrap_err().to_string();
-        assert!(twice.contains("upload: /in: two "), "{twice}");
     }
 }
