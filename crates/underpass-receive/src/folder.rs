@@ -147,9 +147,9 @@ impl UploadFolder {
         let mut at = open_beneath(self.root(), ".", FOLDER).doing("opening the folder")?;
         for name in path.split('/') {
             let made = mkdirat(&at, name, Mode::from_raw_mode(0o777));
-            at = open_beneath(at.as_fd(), name, FOLDER).or_else(|errno| match made {
-                Ok(()) | Err(Errno::EXIST) => Err(Error::of("opening the folder", errno)),
-                Err(errno) => Err(Error::of("making a folder", errno)),
+            at = open_beneath(at.as_fd(), name, FOLDER).map_err(|errno| match made {
+                Ok(()) | Err(Errno::EXIST) => Error::of("opening the folder", errno),
+                Err(errno) => Error::of("making a folder", errno),
             })?;
             if made.is_ok() {
                 set_folder_mode(at.as_fd(), mode)?;
