@@ -116,6 +116,21 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
         Some("--tls" | "--https" | "--ssl") => {
             "HTTPS: '--tls-self-signed', or '--cert FILE --key FILE'"
         }
+        Some(
+            "--uploads" | "--upload-dir" | "--upload-folder" | "--upload-path" | "--upload-to"
+            | "--upload-files" | "--allow-upload" | "--allow-uploads" | "--enable-upload"
+            | "--writable" | "--write" | "--read-write" | "--rw" | "--put",
+        ) => "files are taken in by '--upload', or in one folder of the site by '--upload=/FOLDER'",
+        Some(
+            "--overwrite" | "--allow-overwrite" | "--overwrite-files" | "--delete"
+            | "--allow-delete" | "--rm-files" | "--allow-all",
+        ) => "with uploads, '--upload=overwrite,delete'",
+        Some("--max-upload-size" | "--upload-max-size" | "--max-size" | "--max-body-size") => {
+            "the largest upload is 'file-bytes-max' of [[site.upload]]: docs/uploads.md, Options"
+        }
+        Some("--webdav" | "--dav") => {
+            "WebDAV is not spoken; '--upload=delete' takes PUT, DELETE, MKCOL, COPY and MOVE"
+        }
         Some("--serve" | "http" | "web" | "server") => "files are served by 'underpass serve DIR'",
         Some(typed) if typed.parse::<u16>().is_ok() => "the port is an option: 'serve DIR -p PORT'",
         Some(typed)

@@ -1,7 +1,9 @@
 //! A folder beneath which files may be received, and its partial files.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
@@ -12,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
-use crate::folder::{RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder};
+use crate::folder::{RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder, set_folder_mode};
 use crate::partial::{Committed, Overwrite, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
@@ -30,6 +32,17 @@ pub struct Area {
     pub(crate) folder: Arc<UploadFolder>,
     /// The boot of the machine.
     pub(crate) boot: String,
+    /// The client of each upload, as far as its record has been read.
+    clients: Mutex<HashMap<UploadId, Option<String>>>,
+}
+
+/// The number of uploads that may be incomplete.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UploadsMax {
+    /// Those of all clients.
+    pub all: usize,
+    /// Those of each client.
+    pub per_client: usize,
 }
 
 /// What a name stands for.
@@ -65,6 +78,7 @@ impl Area {
         Ok(Area {
             folder: Arc::new(UploadFolder::open(root, path)?),
             boot: boot.trim().to_owned(),
+            clients: Mutex::default(),
         })
     }
 
@@ -118,13 +132,13 @@ impl Area {
         Ok(PartialFile::new(&self.folder, id, file, None))
     }
 
-    /// Returns a new partial file with a record, of which there may be `uploads_max`.
+    /// Returns a new partial file with a record, of which there may be `most`.
     ///
     /// # Errors
-    /// [`Error::TooMany`], [`Error::Name`] for a record that is too long, and as
-    /// [`begin`](Area::begin).
-    pub fn create(&self, record: UploadRecord, uploads_max: usize) -> Result<PartialFile, Error> {
-        self.check_new(&record, uploads_max)?;
+    /// [`Error::TooMany`], [`Error::TooManyOfClient`], [`Error::Name`] for a record that is too
+    /// long, and as [`begin`](Area::begin).
+    pub fn create(&self, record: UploadRecord, most: UploadsMax) -> Result<PartialFile, Error> {
+        let _locked = self.check_new(&record, most)?;
         let id = UploadId::random()?;
         let file = self.folder.make_partial(&id)?;
         let boot = self.boot.clone();
@@ -140,16 +154,44 @@ impl Area {
         Ok(partial)
     }
 
-    /// Checks whether there may be another upload with this record.
-    pub(crate) fn check_new(&self, record: &UploadRecord, uploads_max: usize) -> Result<(), Error> {
+    /// Checks whether there may be another upload with this record. The result is held until the
+    /// record exists, so that requests at the same time keep to the limits.
+    pub(crate) fn check_new(
+        &self,
+        record: &UploadRecord,
+        most: UploadsMax,
+    ) -> Result<MutexGuard<'_, HashMap<UploadId, Option<String>>>, Error> {
         record.text()?;
-        let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
-        let uploads = self.folder.uploads()?;
-        let records = names(uploads.as_fd())?.filter(|(name, _)| is_record(name));
-        match records.count() >= uploads_max {
-            true => Err(Error::TooMany),
-            false => Ok(()),
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read_clients(&mut clients)?;
+        if clients.len() >= most.all {
+            return Err(Error::TooMany);
         }
+        if let Some(client) = &record.client {
+            let same = clients.values().filter(|it| it.as_ref() == Some(client));
+            if same.count() >= most.per_client {
+                return Err(Error::TooManyOfClient);
+            }
+        }
+        Ok(clients)
+    }
+
+    /// Brings the clients of uploads up to date. Other processes create and complete uploads, too;
+    /// the client of an upload never changes.
+    fn read_clients(&self, clients: &mut HashMap<UploadId, Option<String>>) -> Result<(), Error> {
+        let uploads = self.folder.uploads()?;
+        let id = |name: &str| UploadId::parse(name.strip_suffix(RECORD_SUFFIX)?.as_bytes());
+        let found: HashSet<UploadId> = names(uploads.as_fd())?
+            .filter_map(|(name, _)| id(&name))
+            .collect();
+        clients.retain(|id, _| found.contains(id));
+        for id in found {
+            if let Entry::Vacant(entry) = clients.entry(id) {
+                let record = self.record(entry.key()).ok();
+                entry.insert(record.and_then(|record| record.client));
+            }
+        }
+        Ok(())
     }
 
     /// Opens the partial file of an upload to receive more. Bytes of which it is not certain that
@@ -299,19 +341,17 @@ impl Area {
         Ok(NameKind::of(&self.stat(path)?))
     }
 
-    /// Makes a folder in one that exists.
+    /// Makes a folder in one that exists, for files of `mode`.
     ///
     /// # Errors
     /// [`Error::Exists`] whatever has the name, [`Error::NotFound`] without the folder it is in,
     /// and others.
-    pub fn make_folder(&self, path: &RelativePath) -> Result<(), Error> {
-        let (folders, name) = path.split();
-        let made = mkdirat(
-            self.folder.parent(folders)?,
-            name,
-            Mode::from_raw_mode(0o777),
-        );
-        made.doing("making a folder")
+    pub fn make_folder(&self, path: &RelativePath, mode: Option<u32>) -> Result<(), Error> {
+        let ((folders, name), doing) = (path.split(), "making a folder");
+        let parent = self.folder.parent(folders)?;
+        mkdirat(&parent, name, Mode::from_raw_mode(0o777)).doing(doing)?;
+        let made = open_beneath(parent.as_fd(), name, FOLDER).doing(doing)?;
+        set_folder_mode(made.as_fd(), mode)
     }
 
     /// Removes a file, a link, or a folder with everything in it: first its name, at once, then
@@ -341,7 +381,7 @@ impl Area {
     /// has nothing beneath it.
     ///
     /// # Errors
-    /// Any of reading the folders; [`Error::TooMany`] for more than 100,000 entries.
+    /// Any of reading the folders; [`Error::TooManyEntries`] for more than 100,000 entries.
     pub fn all_beneath(
         &self,
         path: &RelativePath,
@@ -368,7 +408,7 @@ impl Area {
                 };
                 count += 1;
                 if count > ENTRIES_MAX {
-                    return Err(Error::TooMany);
+                    return Err(Error::TooManyEntries);
                 }
                 if !accept(&path) {
                     return Ok(false);

@@ -38,9 +38,18 @@ pub enum Error {
     /// The disk or the quota is full, or less space would be left than is to be kept free.
     #[error("there is not enough space")]
     NoSpace,
+    /// The file would be larger than the process (`RLIMIT_FSIZE`) or the file system allows.
+    #[error("the file is larger than the limit of the process or the file system")]
+    TooLarge,
     /// There are as many uploads as there may be.
     #[error("too many uploads have not been completed")]
     TooMany,
+    /// A client has as many uploads as one client may have.
+    #[error("too many uploads of this client have not been completed")]
+    TooManyOfClient,
+    /// A folder has more entries than are looked through.
+    #[error("the folder has more than 100,000 entries")]
+    TooManyEntries,
     /// The server may not write there.
     #[error("the server may not write there")]
     Denied,
@@ -64,7 +73,8 @@ impl Error {
     /// Returns the meaning of `errno` for the operation `doing`.
     pub fn of(doing: &'static str, errno: Errno) -> Error {
         match errno {
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Error::NoSpace,
+            Errno::NOSPC | Errno::DQUOT => Error::NoSpace,
+            Errno::FBIG => Error::TooLarge,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Error::Denied,
             Errno::NOENT => Error::NotFound,
             Errno::EXIST => Error::Exists,

@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, mkdirat, openat, renameat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, fchmod, flock, fstat, fsync, mkdirat, openat, renameat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -117,8 +118,12 @@ impl UploadFolder {
         Ok(())
     }
 
-    /// Opens the folder of a path; its folders are made where there are none.
-    pub(crate) fn make_folders(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
+    /// Opens the folder of a path; its folders are made where there are none, for files of `mode`.
+    pub(crate) fn make_folders(
+        &self,
+        folders: Option<&str>,
+        mode: Option<u32>,
+    ) -> Result<OwnedFd, Error> {
         let path = folders.unwrap_or(".");
         match open_beneath(self.root(), path, FOLDER) {
             Err(Errno::NOENT) => {}
@@ -126,11 +131,14 @@ impl UploadFolder {
         }
         let mut at = open_beneath(self.root(), ".", FOLDER).doing("opening the folder")?;
         for name in path.split('/') {
-            match mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Error::of("making a folder", errno)),
+            let made = mkdirat(&at, name, Mode::from_raw_mode(0o777));
+            at = open_beneath(at.as_fd(), name, FOLDER).map_err(|errno| match made {
+                Ok(()) | Err(Errno::EXIST) => Error::of("opening the folder", errno),
+                Err(errno) => Error::of("making a folder", errno),
+            })?;
+            if made.is_ok() {
+                set_folder_mode(at.as_fd(), mode)?;
             }
-            at = open_beneath(at.as_fd(), name, FOLDER).doing("opening the folder")?;
         }
         Ok(at)
     }
@@ -139,6 +147,16 @@ impl UploadFolder {
     pub(crate) fn parent(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
         open_beneath(self.root(), folders.unwrap_or("."), FOLDER).doing("opening the folder")
     }
+}
+
+/// Sets the permissions of a folder that was made for files of `mode`: whoever may read may search,
+/// and the owner may do everything.
+pub(crate) fn set_folder_mode(folder: BorrowedFd<'_>, mode: Option<u32>) -> Result<(), Error> {
+    let Some(mode) = mode else { return Ok(()) };
+    let doing = "setting the folder's mode";
+    let inherited = fstat(folder).doing(doing)?.st_mode & Mode::SGID.as_raw_mode();
+    let mode = inherited | 0o700 | mode | (mode & 0o444) >> 2;
+    fchmod(folder, Mode::from_raw_mode(mode)).doing(doing)
 }
 
 pub(crate) fn record_name(id: &UploadId) -> String {

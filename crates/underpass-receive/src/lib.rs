@@ -23,13 +23,17 @@ mod beneath;
 mod checkpoint;
 mod error;
 mod folder;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 mod partial;
 mod path;
 mod record;
 mod removal;
 mod tree;
 
-pub use area::{Area, NameKind, SweepSummary};
+pub use area::{Area, NameKind, SweepSummary, UploadsMax};
 pub use checkpoint::{CutMember, TreeCheckpoint};
 pub use error::Error;
 pub use folder::UPLOADS_FOLDER;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fdatasync, fstat,
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, fchmod, fchown, fdatasync, fstat,
     fsync, ftruncate, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -59,7 +59,8 @@ pub struct PartialFile {
     folder: Arc<UploadFolder>,
     id: UploadId,
     file: Arc<OwnedFd>,
-    record: Option<UploadRecord>,
+    /// Boxed: most partial files have none.
+    record: Option<Box<UploadRecord>>,
     /// Whether it is removed when it is dropped.
     is_temporary: bool,
 }
@@ -76,7 +77,7 @@ impl PartialFile {
             id,
             file: Arc::new(file),
             is_temporary: record.is_none(),
-            record,
+            record: record.map(Box::new),
         }
     }
 
@@ -92,7 +93,7 @@ impl PartialFile {
 
     /// Its record, if it can be resumed.
     pub fn record(&self) -> Option<&UploadRecord> {
-        self.record.as_ref()
+        self.record.as_deref()
     }
 
     /// Bytes that it has.
@@ -188,9 +189,11 @@ impl PartialFile {
         self.folder.forget(&self.id)
     }
 
-    /// Gives the file its name, in folders that are made where there are none. The group of a
-    /// folder that hands its own on (setgid) is taken over; `mode` replaces the permissions that
-    /// the process's umask leaves.
+    /// Gives the file its name, in folders that are made where there are none. `mode` replaces the
+    /// permissions that the process's umask leaves, also those of made folders, which can be
+    /// searched by whoever may read. A replaced file leaves its permissions, unless there is a
+    /// `mode`, and its owner and group, as far as the process may give files away; its other
+    /// attributes are lost. A new file gets the group of a folder that hands its own on (setgid).
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::IsFolder`], [`Error::Link`] and others; nothing has the name
@@ -211,9 +214,13 @@ impl PartialFile {
             fdatasync(&self.file).doing("writing the file to disk")?;
         }
         let (folders, name) = target.split();
-        let folder = self.folder.make_folders(folders)?;
-        let has_replaced = look_before(folder.as_fd(), name, overwrite)?;
-        inherit_group(folder.as_fd(), self.file.as_fd());
+        let folder = self.folder.make_folders(folders, mode)?;
+        let replaced = look_before(folder.as_fd(), name, overwrite)?;
+        let owned = |file: BorrowedFd<'_>| match &replaced {
+            Some(replaced) => keep_attributes(replaced, file, mode),
+            None => inherit_group(folder.as_fd(), file),
+        };
+        owned(self.file.as_fd());
         let uploads = self.folder.uploads()?;
         let renamed = rename(
             uploads.as_fd(),
@@ -224,7 +231,10 @@ impl PartialFile {
         );
         let copied = match renamed {
             Ok(()) => None,
-            Err(Errno::XDEV) => Some(self.copy_to(folder.as_fd(), name, overwrite, sync, mode)?),
+            Err(Errno::XDEV) => {
+                let named = (folder.as_fd(), name);
+                Some(self.copy_to(named, overwrite, (sync, mode), owned)?)
+            }
             Err(errno) => return Err(Error::of("naming the file", errno)),
         };
         self.is_temporary = false;
@@ -235,7 +245,7 @@ impl PartialFile {
         }
         let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
         Ok(Committed {
-            has_replaced,
+            has_replaced: replaced.is_some(),
             stat: stat.doing("looking at the new file")?,
             copied,
         })
@@ -244,11 +254,10 @@ impl PartialFile {
     /// Copies the file to a folder on another file system.
     fn copy_to(
         &self,
-        folder: BorrowedFd<'_>,
-        name: &str,
+        (folder, name): (BorrowedFd<'_>, &str),
         overwrite: Overwrite,
-        sync: SyncPolicy,
-        mode: Option<u32>,
+        (sync, mode): (SyncPolicy, Option<u32>),
+        owned: impl Fn(BorrowedFd<'_>),
     ) -> Result<Account, Error> {
         let hidden = format!(".underpass-{}", self.id);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -264,7 +273,7 @@ impl PartialFile {
             if sync != SyncPolicy::None {
                 fdatasync(&copy).doing("writing the file to disk")?;
             }
-            inherit_group(folder, copy.as_fd());
+            owned(copy.as_fd());
             rename(folder, &hidden[..], folder, name, overwrite).doing("naming the file")?;
             Ok(account)
         };
@@ -282,18 +291,37 @@ impl Drop for PartialFile {
     }
 }
 
-/// Returns whether a regular file has the name, which may be replaced.
-fn look_before(folder: BorrowedFd<'_>, name: &str, overwrite: Overwrite) -> Result<bool, Error> {
+/// Returns the regular file that has the name, and may be replaced.
+fn look_before(
+    folder: BorrowedFd<'_>,
+    name: &str,
+    overwrite: Overwrite,
+) -> Result<Option<Stat>, Error> {
     let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => found,
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(Error::of("looking for the name", errno)),
     };
     match (FileType::from_raw_mode(found.st_mode), overwrite) {
-        (FileType::RegularFile, Overwrite::Allowed) => Ok(true),
+        (FileType::RegularFile, Overwrite::Allowed) => Ok(Some(found)),
         (FileType::RegularFile, Overwrite::Refused) => Err(Error::Exists),
         (FileType::Directory, _) => Err(Error::IsFolder),
         _ => Err(Error::Link),
+    }
+}
+
+/// Takes over the permissions and the owner of a file that is replaced, as writing to it would.
+fn keep_attributes(replaced: &Stat, file: BorrowedFd<'_>, mode: Option<u32>) {
+    if mode.is_none() {
+        let _ = fchmod(file, Mode::from_raw_mode(replaced.st_mode & 0o777));
+    }
+    let (owner, group) = (
+        Uid::from_raw(replaced.st_uid),
+        Gid::from_raw(replaced.st_gid),
+    );
+    // Without privileges a file can only be given to a group of the process.
+    if fchown(file, Some(owner), Some(group)).is_err() {
+        let _ = fchown(file, None, Some(group));
     }
 }
 

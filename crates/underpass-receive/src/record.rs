@@ -60,6 +60,9 @@ pub struct UploadRecord {
     pub replaces: bool,
     /// The name of the user who started it, where that is known; nobody else may continue it.
     pub owner: Option<String>,
+    /// The client that it counts for; one limit is about all uploads of a client.
+    #[serde(default)]
+    pub client: Option<String>,
     /// What the protocol wants to be given back or reminded of, by names of its own.
     pub details: BTreeMap<String, String>,
     /// When it expires, in seconds since 1970, if nothing arrives before that.
@@ -77,6 +80,9 @@ pub struct UploadRecord {
 
 const VERSION: u32 = 1;
 
+/// The end of the year 9999, in seconds since 1970.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
 /// Longest record, in bytes: the metadata of some hundred open folders of a tree, and two paths.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
 
@@ -92,6 +98,7 @@ impl UploadRecord {
             length,
             replaces: false,
             owner: None,
+            client: None,
             details: BTreeMap::new(),
             expires: seconds(SystemTime::now()).saturating_add(lifetime.as_secs()),
             lifetime: lifetime.as_secs(),
@@ -117,9 +124,10 @@ impl UploadRecord {
         seconds(now) >= self.expires
     }
 
-    /// When it expires.
+    /// When it expires, at the end of the year 9999 at the latest, which is the last that HTTP can
+    /// write.
     pub fn expires_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(self.expires)
+        UNIX_EPOCH + Duration::from_secs(self.expires.min(SECONDS_MAX))
     }
 
     /// Postpones the expiry for bytes that arrived at `modified`, in seconds since 1970.

@@ -367,7 +367,7 @@ impl PartialTree {
     ) -> Result<TreeSummary, TreeError> {
         let state = self.finish_content()?;
         let (folders, name) = target.split();
-        let parent = self.folder.make_folders(folders)?;
+        let parent = self.folder.make_folders(folders, None)?;
         let uploads = self.folder.uploads()?;
         let old = self.id.as_str().as_bytes();
         // The top may forbid writing, which moving it does.

@@ -92,5 +92,6 @@ pub fn check(options: &ServerOptions) -> Vec<Error> {
     wrong.extend(https::check(options));
     wrong.extend(site::access_check::mistakes(options));
     wrong.extend(site::access_check::unreadable(options));
+    wrong.extend(site::upload_check::mistakes(options));
     wrong
 }

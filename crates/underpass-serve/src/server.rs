@@ -29,8 +29,9 @@ use crate::options::listen::HttpListen;
 use crate::site::access_check;
 use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
-use crate::site::sites::ServedSites;
+use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::upload_area::UploadArea;
+use crate::site::upload_check;
 
 /// A running server. Dropping it ends everything immediately.
 #[derive(Debug)]
@@ -124,8 +125,8 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
     });
     let running = running.map_err(|error| start_error(error, options))?;
     kept.https.set_present(tls);
+    warn(options, &kept.https, &sites);
     sweep_uploads(&sites)?;
-    warn(options, &kept.https);
     Ok(FileServer {
         running,
         kept,
@@ -146,13 +147,21 @@ pub fn warnings(options: &ServerOptions) -> Vec<String> {
     let certificates = acceptor.map(|acceptor| acceptor.certificates());
     let cautions = https::check::cautions(options, &certificates.unwrap_or_default());
     let cautions = cautions.into_iter().chain(access_check::warnings(options));
-    obstacle.into_iter().chain(cautions).collect()
+    let sites = options.sites.iter().map(ServedSite::open);
+    let odd = sites
+        .flatten()
+        .flat_map(|site| upload_check::oddities(&site));
+    obstacle.into_iter().chain(cautions).chain(odd).collect()
 }
 
 /// Logs warnings about a server that has just started.
-fn warn(options: &ServerOptions, https: &HttpsState) {
+fn warn(options: &ServerOptions, https: &HttpsState, sites: &ServedSites) {
     let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
     let certificates = https.certificates();
+    let uploads = sites.all.iter().map(|site| {
+        let obstacles = upload_check::obstacles(site, options.user.as_ref());
+        obstacles.into_iter().chain(upload_check::oddities(site))
+    });
     for warning in obstacle
         .into_iter()
         .chain(https::check::warnings(options, &certificates))
@@ -162,6 +171,7 @@ fn warn(options: &ServerOptions, https: &HttpsState) {
                 .map(Error::to_string),
         )
         .chain(access_check::warnings(options))
+        .chain(uploads.flatten())
     {
         tracing::warn!("{warning}");
     }
@@ -291,7 +301,7 @@ impl FileServer {
         sweep_uploads(&sites)?;
         self.kept.https.set_present(tls);
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
-        warn(options, &self.kept.https);
+        warn(options, &self.kept.https, &sites);
         self.reopen_log();
         Ok(())
     }

@@ -13,10 +13,28 @@ fn is_port(folder: &Path) -> bool {
         .is_some_and(|name| name.parse::<u16>().is_ok())
 }
 
+/// Returns whether the folder is the word after `--upload`, whose value needs an equals sign.
+fn follows_upload(folder: &Path) -> bool {
+    let words: Vec<_> = std::env::args_os().collect();
+    words.windows(2).any(|pair| {
+        let [option, word] = pair else { return false };
+        (option == "--upload" || option == "-u") && Path::new(word) == folder
+    })
+}
+
 /// Formats an error, followed by advice.
 pub(super) fn with_advice(error: &Error) -> String {
     if let Error::OnlyCertificates(error) = error {
         return only_certificates(&with_advice(error));
+    }
+    if let Error::Root { path, .. } = error
+        && follows_upload(path)
+    {
+        let path = path.display();
+        return format!(
+            "{error}; the served folder is an argument of its own, and what follows --upload needs \
+             an equals sign: --upload={path}"
+        );
     }
     match advice(error) {
         Some(advice) => format!("{error}; {advice}"),

@@ -27,6 +27,7 @@ pub(super) fn greeting(
     if let Some(monitoring) = monitoring(&server.running().operator_addresses()) {
         lines[0] += &format!("; {monitoring}");
     }
+    lines.extend(uploads(options));
     let mut warnings = Vec::new();
     if rustix::process::geteuid().is_root() {
         warnings.push("running as root, choose another user with --user NAME".to_owned());
@@ -44,6 +45,23 @@ pub(super) fn greeting(
     lines.extend(details);
     lines.push(format!("press Ctrl-C to stop{hint}"));
     lines.join("\n")
+}
+
+/// Returns where files are taken in, and what else may be done there.
+fn uploads(options: &ServerOptions) -> Option<String> {
+    let areas = options.sites.iter().flat_map(|site| &site.uploads);
+    let areas: Vec<String> = areas
+        .map(|area| {
+            let place = match area.path.as_str() {
+                "" => "anywhere (--upload=/FOLDER limits them)".to_owned(),
+                path => format!("in /{path}"),
+            };
+            let may = [("overwrite", area.overwrite), ("delete", area.delete)];
+            let may = may.iter().filter(|(_, may)| *may);
+            may.fold(place, |text, (what, _)| format!("{text}, {what}"))
+        })
+        .collect();
+    (!areas.is_empty()).then(|| format!("uploads: {}", areas.join("; ")))
 }
 
 /// Returns the number of workers, their confinement, and how bodies are sent.

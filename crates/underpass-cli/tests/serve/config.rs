@@ -358,3 +358,35 @@ fn addresses_that_conflict_are_mistakes() {
         report.assert_failed(1, &["cannot serve metrics on", "twice"]);
     }
 }
+
+#[test]
+fn a_folder_that_cannot_take_files_in_is_reported_with_its_cure() {
+    let report = |upload: &str, words: &[&str]| {
+        let text = format!("[[site]]\nroot = 'www'\n[[site.upload]]\n{upload}");
+        let (_folder, file) = configuration(&text);
+        check(&file).assert_failed(1, words);
+    };
+    report(
+        "keep-free = '9EB'",
+        &["keep-free of ", "/www", "lower keep-free"],
+    );
+    report("path = '/new'", &["www/new does not exist; make it"]);
+    report("at-once-max = 0", &["at-once-max is 0", "raise it"]);
+    report(
+        "[[site.upload]]",
+        &["two [[site.upload]] tables", "remove one"],
+    );
+    // A mistake, and not only a warning at the start.
+    let (folder, file) = configuration(
+        "user = '12345:12345'\n[[site]]\nroot = 'www'\n[[site.upload]]\nkeep-free = 0\n",
+    );
+    let www = folder.path().join("www").display().to_string();
+    check(&file).assert_failed(
+        1,
+        &[
+            "the user 12345:12345 may not write to ",
+            &www,
+            "chown 12345:12345",
+        ],
+    );
+}

@@ -455,3 +455,75 @@ fn the_service_manager_is_notified_of_every_state() {
     server.stop();
     assert_eq!(reported(), "STOPPING=1");
 }
+
+#[test]
+fn uploads_go_on_through_a_reload_and_an_upgrade() {
+    let (folder, _) = folder();
+    let (mut server, address) = start(&folder, &["--upload"]);
+    let body = content(7, 3_000_000);
+    let tus = "Tus-Resumable: 1.0.0";
+    let ask = |line: &str, fields: &str| {
+        let mut client = HttpClient::connect(address);
+        client.send(format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+        client.head()
+    };
+    let create = |name: &str| {
+        let fields = format!(
+            "{tus}\r\nUpload-Length: {}\r\nUpload-Metadata: filename {name}",
+            body.len()
+        );
+        let created = ask("POST /", &fields);
+        assert_eq!(created.status, 201, "{}", created.head);
+        format!("/{}", created.field("location").unwrap())
+    };
+    let begin = |line: &str, fields: &str, from: usize| {
+        let mut client = HttpClient::connect(address);
+        let length = body.len() - from;
+        client.send(format!(
+            "{line} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {length}\r\n\r\n"
+        ));
+        client.send(&body[from..1_000_000]);
+        client
+    };
+    let patch =
+        format!("{tus}\r\nContent-Type: application/offset+octet-stream\r\nUpload-Offset: ");
+    // The base64 of "tus" and "cut".
+    let (resumed, cut) = (create("dHVz"), create("Y3V0"));
+    let mut put = begin("PUT /put", "", 0);
+    let mut running = begin(&format!("PATCH {resumed}"), &format!("{patch}0\r\n"), 0);
+    let gone = begin(&format!("PATCH {cut}"), &format!("{patch}0\r\n"), 0);
+    let partial = |target: &str| {
+        let (_, id) = target.split_once('=').unwrap();
+        let file = folder.path().join(".underpass-uploads").join(id);
+        file.metadata().map_or(0, |metadata| metadata.len())
+    };
+    wait_until("a megabyte of each", || {
+        partial(&resumed) == 1_000_000 && partial(&cut) == 1_000_000
+    });
+    server.reload();
+    server.upgrade();
+    drop(gone);
+    for client in [&mut put, &mut running] {
+        client.send(&body[1_000_000..]);
+        let status = client.head().status;
+        assert!([201, 204].contains(&status), "{status}");
+    }
+    wait_until("the end of the cut upload in the process before", || {
+        ask(&format!("HEAD {cut}"), tus).status == 204
+    });
+    let mut rest = begin(
+        &format!("PATCH {cut}"),
+        &format!("{patch}1000000\r\n"),
+        1_000_000,
+    );
+    rest.send(&body[1_000_000..]);
+    assert_eq!(rest.head().status, 204);
+    for name in ["put", "tus", "cut"] {
+        let stored = fs::read(folder.path().join(name)).unwrap();
+        assert_same(&stored, &body, name);
+    }
+    let left = fs::read_dir(folder.path().join(".underpass-uploads")).unwrap();
+    assert_eq!(left.count(), 0);
+    assert_eq!(server.wait().code(), Some(0));
+    server.stop();
+}

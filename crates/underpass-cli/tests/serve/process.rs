@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use underpass::limits::PIPES_MAX;
-use underpass_testkit::{assert_contains, assert_same, content};
+use underpass_testkit::{HttpResponse, assert_contains, assert_same, content};
 
 use crate::support::{BINARY, Server, serve};
 
@@ -231,5 +231,125 @@ fn it_lives_through_a_want_of_descriptors() {
     let crowd: Vec<_> = (0..LIMIT * 2).map(|_| server.connect()).collect();
     drop(crowd);
     assert_eq!(server.get("/f").body, b"f");
+    server.stop().assert_success();
+}
+
+/// What newcomers type, and a part of the cure that they read.
+#[test]
+fn other_spellings_of_upload_are_told_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (typed, cure) in [
+        (&["--upload-dir", "/in"][..], "--upload=/FOLDER"),
+        (&["--upload-dir=/in"], "--upload=/FOLDER"),
+        (&["--uploads"], "'--upload'"),
+        (&["--upload-files"], "'--upload'"),
+        (&["--allow-upload"], "'--upload'"),
+        (&["--writable"], "'--upload'"),
+        (&["--allow-delete"], "--upload=overwrite,delete"),
+        (&["--overwrite"], "--upload=overwrite,delete"),
+        (&["--max-upload-size", "1G"], "file-bytes-max"),
+        (&["--webdav"], "WebDAV is not spoken"),
+        (&["--upload=yes"], "--upload alone"),
+        (&["--upload=true"], "--upload alone"),
+        (&["--upload=no"], "omit it"),
+        (&["--upload=rw"], "--upload=overwrite"),
+        (&["--upload=rename"], "--upload=delete"),
+        (&["--upload=incoming"], "/incoming"),
+        (&["--upload=./incoming"], "/incoming"),
+        (&["--upload=10GB"], "file-bytes-max"),
+        (&["-u=/missing"], "/missing does not exist; make it"),
+    ] {
+        let end = serve(&[typed, &["-p", "0", folder]].concat());
+        assert!(matches!(end.code, Some(1 | 2)), "{typed:?}: {end:?}");
+        assert_contains(&end.errors, &[cure]);
+    }
+    for typed in ["/missing", "overwrite", "delete", "yes"] {
+        let cure = format!("--upload={typed}");
+        serve(&["-p", "0", "--upload", typed]).assert_failed(1, &[&cure]);
+    }
+}
+
+#[test]
+fn the_greeting_tells_where_uploads_go() {
+    let server = Server::with(&["--upload"]);
+    assert_contains(server.greeting(), &["uploads: anywhere (--upload=/FOLDER "]);
+    let server = Server::with(&["--upload=delete"]);
+    assert_contains(server.greeting(), &["uploads: anywhere", ", delete\n"]);
+    assert!(!Server::start().greeting().contains("uploads"));
+}
+
+/// Sends a request on a new connection. The server may close it before it has read the body.
+fn send(server: &Server, head: &str, body: &[u8]) -> HttpResponse {
+    let mut client = server.connect();
+    client.send(format!(
+        "{head}\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    ));
+    client.send(body);
+    client.response()
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_answer_and_not_the_end() {
+    let mut limited = Command::new("sh");
+    // Blocks of 512 bytes: 1 MiB.
+    limited.args(["-c", "ulimit -f 2048; exec \"$0\" \"$@\"", BINARY]);
+    let server = Server::by(limited, &["--upload=overwrite,delete"]);
+    let (half, large) = (vec![b'x'; 600 << 10], vec![b'x'; 2 << 20]);
+    server.write("large", &large);
+    let refused = |answer: HttpResponse| {
+        assert_eq!(answer.status, 413, "{} {}", answer.head, answer.text());
+        assert!(answer.text().contains("ulimit -f"), "{}", answer.text());
+    };
+    refused(send(&server, "PUT /f HTTP/1.1", &large));
+    let chunked = [
+        format!("{:x}\r\n", large.len()).as_bytes(),
+        &large,
+        b"\r\n0\r\n\r\n",
+    ]
+    .concat();
+    let mut client = server.connect();
+    client.send("PUT /f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(chunked);
+    refused(client.response());
+    let part = b"--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n";
+    let form = [&part[..], &large, b"\r\n--b--\r\n"].concat();
+    let head = "POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b";
+    refused(send(&server, head, &form));
+    refused(send(
+        &server,
+        "COPY /large HTTP/1.1\r\nDestination: /f",
+        b"",
+    ));
+
+    let tus = "Tus-Resumable: 1.0.0\r\nContent-Type: application/offset+octet-stream";
+    let create = |fields: &str, body: &[u8]| {
+        send(
+            &server,
+            &format!("POST / HTTP/1.1\r\n{tus}\r\n{fields}"),
+            body,
+        )
+    };
+    let created = create(
+        "Upload-Length: 2097152\r\nUpload-Metadata: filename Zg==",
+        b"",
+    );
+    let location = created.field("location").unwrap().to_owned();
+    let head = format!("PATCH /{location} HTTP/1.1\r\n{tus}\r\nUpload-Offset: 0");
+    refused(send(&server, &head, &large));
+    let parts = [(); 2].map(|()| {
+        let fields = format!("Upload-Concat: partial\r\nUpload-Length: {}", half.len());
+        let created = create(&fields, &half);
+        assert_eq!(created.status, 201, "{}", created.text());
+        created.field("location").unwrap().to_owned()
+    });
+    let [one, two] = parts;
+    let whole = format!("Upload-Concat: final;{one} {two}\r\nUpload-Metadata: filename Zg==");
+    refused(create(&whole, b""));
+
+    assert_eq!(send(&server, "PUT /half HTTP/1.1", &half).status, 201);
+    assert!(server.get("/half").body == half);
+    assert_eq!(server.get("/f").status, 404);
     server.stop().assert_success();
 }

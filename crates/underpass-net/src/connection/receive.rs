@@ -181,7 +181,11 @@ impl InboundRate {
         left.min(due)
     }
 
-    fn check(&mut self, received: u64) -> Result<(), ConnectionError> {
+    /// Notes that `received` bytes have arrived since the last check.
+    ///
+    /// # Errors
+    /// `TimedOut`, `TooSlow`.
+    pub fn check(&mut self, received: u64) -> Result<(), ConnectionError> {
         self.received += received;
         let now = Instant::now();
         if received > 0 {

@@ -416,13 +416,14 @@ impl ConnectionGuard {
 }
 
 impl DescriptorRoom<'_> {
-    /// Reserves `count` descriptors, unless that leaves less than half of the worker's descriptors
-    /// for other connections.
+    /// Reserves `count` descriptors if connections leave them. At most half of the worker's
+    /// descriptors are reserved, so that connections have the other half.
     pub fn reserve(self, count: usize) -> Option<DescriptorReservation> {
         let set = &self.0.connections;
         let (reserved, connections) = (set.reserved.get(), set.groups[CLIENTS].count.get());
         let taken = connections.saturating_mul(2).saturating_add(reserved);
-        (taken.saturating_add(count) <= set.descriptors_max / 2).then(|| {
+        let is_left = taken.saturating_add(count) <= set.descriptors_max;
+        (is_left && reserved.saturating_add(count) <= set.descriptors_max / 2).then(|| {
             set.reserved.set(reserved + count);
             let worker = Rc::clone(self.0);
             DescriptorReservation { worker, count }

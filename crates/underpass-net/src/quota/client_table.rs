@@ -6,7 +6,8 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -186,6 +187,17 @@ impl ClientKey {
                 ClientPrefix::V6([a, b, c, d])
             }
         })
+    }
+}
+
+impl fmt::Display for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ClientPrefix::V4(address) => address.fmt(f),
+            ClientPrefix::V6([a, b, c, d]) => {
+                write!(f, "{}/64", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+        }
     }
 }
 

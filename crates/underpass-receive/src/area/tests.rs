@@ -29,6 +29,13 @@ fn write(partial: &PartialFile, bytes: &[u8]) {
     );
 }
 
+fn most(uploads: usize) -> UploadsMax {
+    UploadsMax {
+        all: uploads,
+        per_client: uploads,
+    }
+}
+
 fn hour() -> UploadRecord {
     UploadRecord::new(Some("a"), None, Duration::from_secs(3600))
 }
@@ -68,6 +75,56 @@ fn a_file_appears_whole_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_replaced_file_leaves_its_attributes_and_folders_follow_the_mode() {
+    let (folder, area) = area();
+    let mode = |name: &str| {
+        let metadata = fs::metadata(folder.path().join(name)).unwrap();
+        metadata.permissions().mode() & 0o7777
+    };
+    let store = |name: &str, mode: Option<u32>| {
+        let partial = area.begin().unwrap();
+        write(&partial, b"new");
+        let stored = partial.commit(&path(name), Overwrite::Allowed, SyncPolicy::None, mode);
+        stored.unwrap();
+    };
+    fs::write(folder.path().join("secret"), "old").unwrap();
+    for (before, configured, after) in [
+        (0o600, None, 0o600),
+        (0o755, None, 0o755),
+        (0o6755, None, 0o755),
+        (0o600, Some(0o640), 0o640),
+    ] {
+        let permissions = fs::Permissions::from_mode(before);
+        fs::set_permissions(folder.path().join("secret"), permissions).unwrap();
+        store("secret", configured);
+        assert_eq!(mode("secret"), after);
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path().join("secret"), Some(12), Some(34)).unwrap();
+        store("secret", None);
+        let stat = area.stat(&path("secret")).unwrap();
+        assert_eq!((stat.st_uid, stat.st_gid), (12, 34));
+    }
+    let group = fs::Permissions::from_mode(0o2755);
+    fs::create_dir(folder.path().join("group")).unwrap();
+    fs::set_permissions(folder.path().join("group"), group).unwrap();
+    for (name, configured, after) in [
+        ("a/b/f", Some(0o640), 0o750),
+        ("c/f", Some(0o444), 0o755),
+        ("d/f", Some(0o400), 0o700),
+        ("group/e/f", Some(0o640), 0o2750),
+        // An existing folder stays as it is.
+        ("a/b/g", Some(0o600), 0o750),
+    ] {
+        store(name, configured);
+        let (made, _) = name.rsplit_once('/').unwrap();
+        assert_eq!(mode(made), after, "{name}");
+    }
+    area.make_folder(&path("made"), Some(0o640)).unwrap();
+    assert_eq!(mode("made"), 0o750);
+}
+
+#[test]
 fn nothing_is_written_through_links_or_over_what_is_no_file() {
     let (folder, area) = area();
     let outside = tempfile::tempdir().unwrap();
@@ -85,7 +142,7 @@ fn nothing_is_written_through_links_or_over_what_is_no_file() {
         let committed = partial.commit(&path(name), Overwrite::Allowed, SyncPolicy::None, None);
         assert_eq!(committed.map(drop), Err(error), "{name}");
     }
-    assert_eq!(area.make_folder(&path("out/a")), Err(Error::Link));
+    assert_eq!(area.make_folder(&path("out/a"), None), Err(Error::Link));
     assert_eq!(area.remove(&path("out/a")), Err(Error::Link));
     let moved = area.rename(&path("file"), &path("out/file"), Overwrite::Allowed);
     assert_eq!(moved, Err(Error::Link));
@@ -95,7 +152,7 @@ fn nothing_is_written_through_links_or_over_what_is_no_file() {
 #[test]
 fn an_upload_is_resumed_by_another_process_and_not_by_two() {
     let (folder, first) = area();
-    let mut partial = first.create(hour(), 2).unwrap();
+    let mut partial = first.create(hour(), most(2)).unwrap();
     let id = partial.id().clone();
     write(&partial, b"one");
     partial
@@ -117,12 +174,48 @@ fn an_upload_is_resumed_by_another_process_and_not_by_two() {
 }
 
 #[test]
+fn one_client_has_its_share_of_uploads_whoever_counts() {
+    let (folder, first) = area();
+    let of = |client: Option<&str>| UploadRecord {
+        client: client.map(str::to_owned),
+        ..hour()
+    };
+    let limits = UploadsMax {
+        all: 5,
+        per_client: 2,
+    };
+    let one = first.create(of(Some("one")), limits).unwrap();
+    first.create(of(Some("one")), limits).unwrap();
+    let refused = |area: &Area, client| area.create(of(client), limits).map(drop).unwrap_err();
+    assert_eq!(refused(&first, Some("one")), Error::TooManyOfClient);
+    // Another process, or this one after a restart, reads the records.
+    let second = open(folder.path());
+    assert_eq!(refused(&second, Some("one")), Error::TooManyOfClient);
+    second.create(of(Some("other")), limits).unwrap();
+    one.discard().unwrap();
+    second.create(of(Some("one")), limits).unwrap();
+    assert_eq!(refused(&first, Some("one")), Error::TooManyOfClient);
+    // Those without a known client have no share.
+    first.create(of(None), limits).unwrap();
+    first.create(of(None), limits).unwrap();
+    assert_eq!(refused(&second, None), Error::TooMany);
+}
+
+#[test]
+fn records_of_an_earlier_release_are_read() {
+    let text = br#"{"version":1,"target":"a","length":3,"replaces":false,"owner":null,
+        "details":{},"expires":9,"lifetime":1,"boot":"b","durable":0}"#;
+    let record = UploadRecord::parse(text).unwrap();
+    assert_eq!((record.client, record.length), (None, Some(3)));
+}
+
+#[test]
 fn after_a_crash_of_the_machine_only_durable_bytes_count() {
     let (folder, area) = area();
-    let mut lost = area.create(hour(), 9).unwrap();
+    let mut lost = area.create(hour(), most(9)).unwrap();
     write(&lost, b"abc");
     lost.keep(Duration::from_secs(60), SyncPolicy::End).unwrap();
-    let mut durable = area.create(hour(), 9).unwrap();
+    let mut durable = area.create(hour(), most(9)).unwrap();
     write(&durable, b"abc");
     durable
         .keep(Duration::from_secs(60), SyncPolicy::Chunk)
@@ -145,9 +238,9 @@ fn after_a_crash_of_the_machine_only_durable_bytes_count() {
 #[test]
 fn a_sweep_keeps_what_can_be_resumed_and_removes_the_rest() {
     let (folder, area) = area();
-    let kept = area.create(hour(), 9).unwrap().id().clone();
+    let kept = area.create(hour(), most(9)).unwrap().id().clone();
     let expired = UploadRecord::new(Some("b"), None, Duration::ZERO);
-    area.create(expired, 9).unwrap();
+    area.create(expired, most(9)).unwrap();
     let uploads = folder.path().join(UPLOADS_FOLDER);
     fs::write(uploads.join("0".repeat(32)), "no record").unwrap();
     fs::write(uploads.join(format!("{}.json", "1".repeat(32))), "{}").unwrap();
@@ -237,10 +330,10 @@ fn files_are_renamed_and_copied() {
 fn an_upload_expires_after_its_last_byte_and_not_before() {
     let (folder, area) = area();
     let minute = UploadRecord::new(Some("a"), None, Duration::from_secs(60));
-    let partial = area.create(minute.clone(), 9).unwrap();
+    let partial = area.create(minute.clone(), most(9)).unwrap();
     let (id, empty) = (
         partial.id().clone(),
-        area.create(minute, 9).unwrap().id().clone(),
+        area.create(minute, most(9)).unwrap().id().clone(),
     );
     write(&partial, b"abc");
     drop(partial);
@@ -260,7 +353,7 @@ fn an_upload_expires_after_its_last_byte_and_not_before() {
 #[test]
 fn details_are_kept_and_parts_are_joined() {
     let (folder, area) = area();
-    let mut part = area.create(hour(), 9).unwrap();
+    let mut part = area.create(hour(), most(9)).unwrap();
     write(&part, b"part");
     part.set_detail("a", Some("b".to_owned())).unwrap();
     assert_eq!(area.record(part.id()).unwrap().details["a"], "b");

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, Mode, flock, fstat, mkdirat};
 use rustix::io::Errno;
 
-use crate::area::Area;
+use crate::area::{Area, UploadsMax};
 use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
 use crate::record::{UploadId, UploadRecord};
@@ -25,7 +25,7 @@ impl Area {
         PartialTree::new((&self.folder, id), root, None, settings)
     }
 
-    /// Returns a new tree with a record, of which there may be `uploads_max` with those of files.
+    /// Returns a new tree with a record, of which there may be `most` with those of files.
     ///
     /// # Errors
     /// [`Error::TooMany`], [`Error::Name`] for a record that is too long, and as
@@ -33,10 +33,10 @@ impl Area {
     pub fn create_tree(
         &self,
         record: UploadRecord,
-        uploads_max: usize,
+        most: UploadsMax,
         settings: TreeSettings,
     ) -> Result<PartialTree, Error> {
-        self.check_new(&record, uploads_max)?;
+        let _locked = self.check_new(&record, most)?;
         let (id, root) = self.make_tree_folder()?;
         let boot = self.boot.clone();
         let record = UploadRecord { boot, ..record };

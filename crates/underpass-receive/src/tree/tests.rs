@@ -17,7 +17,7 @@ use std::path::Path;
 use underpass_tar::{END, Member, MemberKind, SparseExtent, TarTime, padding};
 
 use super::*;
-use crate::area::Area;
+use crate::area::{Area, UploadsMax};
 use crate::folder::UPLOADS_FOLDER;
 
 const TIME: TarTime = TarTime {
@@ -46,6 +46,16 @@ fn settings() -> TreeSettings {
         ..TreeSettings::default()
     }
 }
+
+const FEW: UploadsMax = UploadsMax {
+    all: 9,
+    per_client: 9,
+};
+
+const ONE: UploadsMax = UploadsMax {
+    all: 1,
+    per_client: 1,
+};
 
 fn hour() -> UploadRecord {
     UploadRecord::new(Some("t"), None, Duration::from_secs(3600))

@@ -225,6 +225,22 @@ impl RequestBody {
         }
     }
 
+    /// Ends a dropped call of [`receive`](Self::receive), so that another one continues: the file
+    /// has everything that was taken from the connection. Returns the bytes of content so far.
+    ///
+    /// # Errors
+    /// `Connection` with `Move` if the file cannot be written.
+    pub(crate) async fn pause(&mut self, stream: &Connection) -> Result<u64, ReceiveError> {
+        if let Some(mut part) = self.part.take() {
+            let settled = stream.settle_file(&mut part).await;
+            let account = part.into_account();
+            self.took(account.bytes());
+            self.account.add(&account);
+            settled.map_err(ReceiveError::Connection)?;
+        }
+        Ok(self.account.bytes())
+    }
+
     /// Waits until the file has everything that a dropped call of [`receive`](Self::receive) has
     /// taken from the connection. A failure to write shows in the account.
     pub(crate) async fn settle(&mut self, stream: &Connection) {

@@ -1,11 +1,11 @@
 //! What is configured about taking files in.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use serde::Deserialize;
 use underpass_net::size;
-use underpass_receive::{RelativePath, SyncPolicy};
+use underpass_receive::{RelativePath, SyncPolicy, UploadsMax};
 
 use crate::rules::parse_path;
 
@@ -31,6 +31,10 @@ pub struct UploadOptions {
     pub at_once_max: usize,
     /// Resumable uploads that are not complete; more get 503.
     pub unfinished_max: usize,
+    /// Those of one client: of a user, a token or a certificate, or else of an IPv4 address or the
+    /// first 64 bits of an IPv6 address. Half of `unfinished_max` by default, so that one client
+    /// does not keep out all others.
+    pub unfinished_per_client_max: Option<NonZeroUsize>,
     /// How long a resumable upload waits for more.
     #[serde(with = "humantime_serde")]
     pub expire_after: Duration,
@@ -50,6 +54,7 @@ impl Default for UploadOptions {
             keep_free: 256 << 20,
             at_once_max: 64,
             unfinished_max: 1000,
+            unfinished_per_client_max: None,
             expire_after: Duration::from_secs(24 * 3600),
             sync: SyncPolicy::End,
             mode: None,
@@ -70,16 +75,49 @@ impl UploadOptions {
                 "overwrite" => options.overwrite = true,
                 "delete" => options.delete = true,
                 folder if folder.starts_with('/') => options.path = FolderPath::parse(folder)?,
-                _ => {
-                    return Err(format!(
-                        "{word:?} is not known; expected overwrite, delete, or a folder of the \
-                         site that begins with a slash"
-                    ));
-                }
+                _ => return Err(unknown(word)),
             }
         }
         Ok(options)
     }
+
+    /// The number of resumable uploads that may be incomplete.
+    pub(crate) fn unfinished(&self) -> UploadsMax {
+        let per_client = self.unfinished_per_client_max.map(NonZeroUsize::get);
+        UploadsMax {
+            all: self.unfinished_max,
+            per_client: per_client.unwrap_or(self.unfinished_max.div_ceil(2)),
+        }
+    }
+}
+
+/// Returns what is wrong with a word of a command line, and what was probably meant.
+fn unknown(word: &str) -> String {
+    let is_number = word.starts_with(|first: char| first.is_ascii_digit());
+    let cure = match word.to_ascii_lowercase().as_str() {
+        "yes" | "y" | "true" | "on" | "1" | "all" | "any" | "new" | "files" | "enable" | "put" => {
+            "--upload alone takes new files in".to_owned()
+        }
+        "no" | "n" | "false" | "off" | "0" | "none" | "disable" => {
+            "without --upload nothing is taken in; omit it".to_owned()
+        }
+        "rw" | "write" | "replace" | "modify" | "edit" | "force" | "update" => {
+            "files may be replaced by --upload=overwrite, removed by --upload=delete".to_owned()
+        }
+        "remove" | "rm" | "rename" | "move" | "mv" | "mkdir" => {
+            "files may be removed and renamed by --upload=delete; folders are made by every upload"
+                .to_owned()
+        }
+        _ if is_number => {
+            "limits are options of [[site.upload]] in a configuration, as file-bytes-max".to_owned()
+        }
+        _ => format!(
+            "expected overwrite, delete, or a folder of the site that begins with a slash, as \
+             /{}",
+            word.trim_start_matches(['.', '/'])
+        ),
+    };
+    format!("{word:?} is not known; {cure}")
 }
 
 /// The path of a folder of a site; none for the root.
@@ -104,7 +142,7 @@ impl FolderPath {
     }
 
     /// The path without slashes at its ends; empty for the root.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         self.0.as_ref().map_or("", RelativePath::as_str)
     }
 }

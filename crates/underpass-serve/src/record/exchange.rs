@@ -288,9 +288,15 @@ impl EndedExchange<'_> {
         asker.filter(|asker| asker.is_known())
     }
 
-    /// Returns the status of the response; 0 without a response.
+    /// Returns the status of the response. Without a response it is 499, as in nginx, if the client
+    /// left or was too slow, and 0 otherwise.
     pub(crate) fn status(&self) -> u16 {
-        self.exchange.status().map_or(0, Status::code)
+        const CLIENT_GONE: u16 = 499;
+        let unanswered = match self.end {
+            ExchangeEnd::PeerGone | ExchangeEnd::Stalled | ExchangeEnd::TooSlow => CLIENT_GONE,
+            _ => 0,
+        };
+        self.exchange.status().map_or(unanswered, Status::code)
     }
 
     /// Returns the number of body bytes that the kernel accepted.

@@ -13,4 +13,5 @@ pub(crate) mod site_rules;
 pub(crate) mod sites;
 pub(crate) mod stamp;
 pub(crate) mod upload_area;
+pub(crate) mod upload_check;
 pub(crate) mod watcher;

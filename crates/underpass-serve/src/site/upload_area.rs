@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -25,15 +24,15 @@ pub(crate) struct UploadArea {
 
 /// A place among the requests that bring files.
 #[derive(Debug)]
-pub(crate) struct ReceivePermit(Receiving, Option<IpAddr>);
+pub(crate) struct ReceivePermit(Receiving, Option<String>);
 
-/// The number of requests that bring files, by the address of the client.
-type Receiving = Arc<Mutex<HashMap<Option<IpAddr>, usize>>>;
+/// The number of requests that bring files, by client.
+type Receiving = Arc<Mutex<HashMap<Option<String>, usize>>>;
 
 impl Drop for ReceivePermit {
     fn drop(&mut self) {
         let mut receiving = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = receiving.entry(self.1) {
+        if let Entry::Occupied(mut count) = receiving.entry(self.1.take()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -48,12 +47,19 @@ impl UploadArea {
         options: &SiteOptions,
         root: BorrowedFd<'_>,
     ) -> Result<Vec<UploadArea>, Error> {
+        contradiction(options)?;
         let mut areas = Vec::new();
         for upload in &options.uploads {
             let path = upload.path.as_str();
             let area = Area::open(root, upload.path.0.as_ref()).map_err(|error| Error::Site {
                 root: options.root.clone(),
-                what: format!("upload: the folder /{path}: {error}"),
+                what: match error {
+                    ReceiveError::NotFound => format!(
+                        "upload: the folder {} does not exist; make it, or change path",
+                        options.root.join(path).display()
+                    ),
+                    error => format!("upload: the folder /{path}: {error}"),
+                },
             })?;
             areas.push(UploadArea {
                 options: upload.clone(),
@@ -104,7 +110,7 @@ impl UploadArea {
 
     /// A place among the requests that bring files, if one is free. One client has at most half of
     /// them, so that it does not keep all others out.
-    pub(crate) fn permit(&self, client: Option<IpAddr>) -> Option<ReceivePermit> {
+    pub(crate) fn permit(&self, client: Option<String>) -> Option<ReceivePermit> {
         let mut receiving = self
             .receiving
             .lock()
@@ -114,7 +120,7 @@ impl UploadArea {
         if all >= most || of_client >= most.div_ceil(2) {
             return None;
         }
-        receiving.insert(client, of_client + 1);
+        receiving.insert(client.clone(), of_client + 1);
         Some(ReceivePermit(Arc::clone(&self.receiving), client))
     }
 
@@ -129,6 +135,33 @@ impl UploadArea {
             Err(error) => tracing::warn!("uploads in /{path}: {error}"),
         }
     }
+}
+
+/// Returns an error for options that contradict themselves or each other.
+fn contradiction(site: &SiteOptions) -> Result<(), Error> {
+    for (number, upload) in site.uploads.iter().enumerate() {
+        let path = upload.path.as_str();
+        let what = if upload.at_once_max == 0 {
+            "at-once-max is 0: nothing could be uploaded; raise it, or remove the table"
+        } else if upload.unfinished_max == 0 {
+            "unfinished-max is 0: no resumable upload could start, and the page makes them of \
+             large files; raise it"
+        } else if upload.expire_after.is_zero() {
+            "expire-after is 0: resumable uploads would be lost at once; raise it, as \"24h\""
+        } else if site.uploads[..number]
+            .iter()
+            .any(|it| it.path == upload.path)
+        {
+            "two [[site.upload]] tables have this path; remove one of them"
+        } else {
+            continue;
+        };
+        return Err(Error::Site {
+            root: site.root.clone(),
+            what: format!("upload: /{path}: {what}"),
+        });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -185,7 +218,7 @@ mod tests {
             ..SiteOptions::of(folder.path())
         };
         let areas = UploadArea::open(&options, root.as_fd()).unwrap();
-        let address = |last| Some(IpAddr::from([127, 0, 0, last]));
+        let address = |last| Some(format!("127.0.0.{last}"));
         let first = areas[0].permit(address(1));
         assert!(first.is_some() && areas[0].permit(address(1)).is_none());
         let second = areas[0].permit(address(2));
@@ -193,5 +226,32 @@ mod tests {
         drop((first, second));
         assert!(areas[0].permit(address(3)).is_some());
         assert!(areas[0].receiving.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn limits_of_nothing_and_paths_given_twice_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        let site = |uploads: Vec<UploadOptions>| SiteOptions {
+            uploads,
+            ..SiteOptions::of(folder.path())
+        };
+        let refused = |change: fn(&mut UploadOptions)| {
+            let mut upload = UploadOptions::default();
+            change(&mut upload);
+            contradiction(&site(vec![upload])).unwrap_err().to_string()
+        };
+        assert!(refused(|upload| upload.at_once_max = 0).contains("at-once-max is 0"));
+        assert!(refused(|upload| upload.unfinished_max = 0).contains("unfinished-max is 0"));
+        let zero = refused(|upload| upload.expire_after = std::time::Duration::ZERO);
+        assert!(zero.contains("expire-after is 0"), "{zero}");
+        let at = |path: &str| UploadOptions {
+            path: FolderPath::parse(path).unwrap(),
+            ..UploadOptions::default()
+        };
+        assert!(contradiction(&site(vec![at("/"), at("/in")])).is_ok());
+        let twice = contradiction(&site(vec![at("/"), at("/in"), at("/in/")]));
+        let twice = twice.unwrap_err().to_string();
+        assert!(twice.contains("upload: /in: two "), "{twice}");
     }
 }

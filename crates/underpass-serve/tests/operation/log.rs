@@ -549,6 +549,36 @@ fn a_client_that_goes_before_its_answer_is_complete_is_one_line_too() {
     let mut reported: Vec<_> = objects.iter().map(reported).collect();
     reported.sort_by_key(|(status, _)| status.as_u64());
     assert_eq!(reported.len(), 2, "{objects:?}");
-    assert_eq!(reported[0], (0.into(), "peer_gone".into()));
-    assert_eq!(reported[1], (200.into(), "peer_gone".into()));
+    assert_eq!(reported[0], (200.into(), "peer_gone".into()));
+    assert_eq!(reported[1], (499.into(), "peer_gone".into()));
+}
+
+#[test]
+fn a_cut_upload_is_a_line_with_what_has_arrived() {
+    let uploads = |options: &mut ServerOptions| {
+        options.sites[0].uploads = vec![underpass_serve::UploadOptions::default()];
+    };
+    let logged = Logged::with(LogFormat::Json, uploads);
+    let begin = |length: usize, sent: usize| {
+        let mut client = logged.server.connect();
+        client.send(format!(
+            "PUT /{length} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        client.send(vec![b'x'; sent]);
+        client
+    };
+    begin(7, 7).response();
+    let partial = logged.server.site().join(".underpass-uploads");
+    let cut = begin(100_000, 60_000);
+    wait_until("bytes in the partial file", || {
+        let mut files = fs::read_dir(&partial).unwrap().map(|file| file.unwrap());
+        files.any(|file| file.metadata().is_ok_and(|file| file.len() >= 60_000))
+    });
+    drop(cut);
+    logged.await_lines(2);
+    let objects = logged.objects();
+    let told = |object: &Value| ["status", "received", "aborted"].map(|name| object[name].clone());
+    assert_eq!(told(&objects[0]), [201.into(), 7.into(), Value::Null]);
+    let expected: [Value; 3] = [499.into(), 60_000.into(), "peer_gone".into()];
+    assert_eq!(told(&objects[1]), expected);
 }

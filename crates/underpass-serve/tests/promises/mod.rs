@@ -11,6 +11,7 @@
 
 mod access;
 mod fields;
+mod uploads;
 
 use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
@@ -33,6 +34,7 @@ use crate::options::ServerOptions;
 
 pub use access::{authorization, passwords, signed, tokens};
 pub use fields::{accept, codings, forwarded, query};
+pub use uploads::{form, upload_fields, upload_number};
 
 /// However a head is split over reads, the verdict and the request are the same, and its target
 /// never leads above the root. The first four bytes determine the split.

@@ -4,11 +4,13 @@ use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use underpass_serve::password_line;
 use underpass_testkit::content;
 
 use crate::client::{
-    IETF_TYPE, TUS, TUS_TYPE, Uploads, ask, create, look, named, offset, pair, patch, server,
-    target,
+    IETF_TYPE, TUS, TUS_TYPE, Uploads, ask, create, id, look, named, offset, pair, patch, server,
+    site, target,
 };
 
 #[test]
@@ -255,4 +257,128 @@ fn one_protocol_is_not_continued_by_the_other() {
     assert_eq!(patch(at, &part, 0, b"abc").status, 204);
     assert_eq!(ask(at, &line, &ietf, "").status, 412);
     assert_eq!(offset(&look(at, &part)), 3);
+}
+
+#[test]
+fn partial_files_are_not_served_where_hidden_names_are_shown() {
+    let server =
+        site("hidden = 'shown'\nupload = [{ path = '/in', overwrite = true, delete = true }]");
+    let at = server.address();
+    server.write("in/.shown", "shown");
+    assert_eq!(server.get("/in/.shown").body, b"shown");
+    let target = create(at, "/in/", "a", 6);
+    assert_eq!(patch(at, &target, 0, b"secret").status, 204);
+    let target = create(at, "/in/", "b", 9);
+    assert_eq!(patch(at, &target, 0, b"secret").status, 204);
+    let id = id(&target);
+    for path in [
+        "/in/.underpass-uploads".to_owned(),
+        "/in/.underpass-uploads/".to_owned(),
+        format!("/in/.underpass-uploads/{id}"),
+        format!("/in/.underpass-uploads/{id}.json"),
+        format!("/in/%2eunderpass-uploads/{id}"),
+        format!("/in%2F.underpass-uploads%2F{id}"),
+        format!("/in/x/../.underpass-uploads/{id}"),
+        format!("/in//.underpass-uploads//{id}"),
+    ] {
+        assert_eq!(server.get(&path).status, 404, "{path}");
+        for method in ["PUT", "DELETE", "MKCOL", "COPY", "MOVE"] {
+            let answer = ask(
+                at,
+                &format!("{method} {path}"),
+                &["Destination: /in/got"],
+                "x",
+            );
+            assert!(
+                (400..500).contains(&answer.status),
+                "{method} {path}: {}",
+                answer.head
+            );
+        }
+    }
+    for path in ["/in/?format=json", "/in/?download=tar", "/?download=tar"] {
+        let shown = server.get(path).body;
+        for secret in [&b".underpass-uploads"[..], id.as_str().as_bytes()] {
+            assert!(
+                !shown.windows(secret.len()).any(|part| part == secret),
+                "{path}"
+            );
+        }
+    }
+    assert_eq!(offset(&look(at, &target)), 6);
+}
+
+/// A folder of the path is a folder at one moment, and a link that leads out at the next.
+#[test]
+fn parents_that_become_links_lead_nothing_out() {
+    let server = server("overwrite = true, delete = true");
+    let at = server.address();
+    let inside = server.site().join("in");
+    fs::create_dir(inside.join("d")).unwrap();
+    std::os::unix::fs::symlink(server.outside(), inside.join("l")).unwrap();
+    fs::write(server.outside().join("kept"), "kept").unwrap();
+    let before = fs::read_dir(server.outside()).unwrap().count();
+    let left = AtomicUsize::new(300);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while left.load(Ordering::Relaxed) > 0 {
+                let (d, l) = (inside.join("d"), inside.join("l"));
+                renameat_with(CWD, d, CWD, l, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let mut stored = 0;
+        while left.fetch_sub(1, Ordering::Relaxed) > 1 {
+            let answer = ask(at, "PUT /in/d/e/f", &[], "content");
+            assert!(
+                [201, 204, 403, 404, 409].contains(&answer.status),
+                "{}",
+                answer.head
+            );
+            stored += usize::from(answer.status < 300);
+            for (line, field) in [
+                ("MKCOL /in/d/made", ""),
+                ("COPY /in/d/e/f", "Destination: /in/d/copy"),
+                ("MOVE /in/d/copy", "Destination: /in/d/moved"),
+                ("DELETE /in/d/kept", ""),
+                ("DELETE /in/d/e", ""),
+            ] {
+                let answer = ask(at, line, &[field], "");
+                assert!(answer.status < 500, "{line}: {}", answer.head);
+            }
+        }
+        assert!(stored > 0);
+    });
+    assert_eq!(fs::read(server.outside().join("kept")).unwrap(), b"kept");
+    assert_eq!(fs::read_dir(server.outside()).unwrap().count(), before);
+}
+
+#[test]
+fn names_in_another_normal_form_are_judged_by_the_same_rule() {
+    let files = tempfile::tempdir().unwrap();
+    let users = files.path().join("users");
+    fs::write(&users, password_line("anna", b"anna").unwrap()).unwrap();
+    let server = site(&format!(
+        "upload = [{{ path = '/in' }}]\n[site.access]\nusers = '{}'\n\
+         [[site.access.rule]]\npaths = ['/in/caf\u{e9}']\nallow = ['user:anna']\n\
+         [[site.access.rule]]\npaths = ['/in']\nmethods = ['PUT']\nallow = ['everyone']\n",
+        users.display()
+    ));
+    let at = server.address();
+    for (path, status) in [
+        ("/in/cafe/f", 201),
+        ("/in/caf%C3%A9/f", 401),
+        ("/in/cafe%CC%81/f", 401),
+        ("/in/x/../cafe%CC%81/f", 401),
+    ] {
+        assert_eq!(
+            ask(at, &format!("PUT {path}"), &[], "x").status,
+            status,
+            "{path}"
+        );
+    }
+    for name in ["caf\u{e9}/f", "cafe\u{301}/f"] {
+        let field = format!("Upload-Metadata: {}", pair("relativePath", name));
+        let created = ask(at, "POST /in/", &[TUS, "Upload-Length: 1", &field], "");
+        assert_eq!(created.status, 401, "{name}");
+    }
 }

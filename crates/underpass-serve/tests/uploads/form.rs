@@ -328,7 +328,7 @@ fn other_sites_and_other_bodies_are_refused() {
     let unbounded = "POST /in/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\
                      Content-Type: multipart/form-data\r\n\r\n";
     assert_eq!(server.ask(unbounded).status, 400);
-    for (target, status) in [("/none/", 404), ("/probe", 409), ("/probe/", 409)] {
+    for (target, status) in [("/none/new/", 201), ("/probe", 409), ("/probe/", 409)] {
         let answer = server.ask(post(target, "", &body));
         assert_eq!(answer.status, status, "{target}: {}", answer.text());
     }

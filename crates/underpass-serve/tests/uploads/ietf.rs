@@ -441,3 +441,104 @@ fn digests_are_those_of_the_body_and_of_the_file() {
     assert_eq!(look(&server, &target).status, 404);
     assert!(!server.site().join("in/a").exists());
 }
+
+/// Sends a body in pieces, each after the offset of those before it was reported.
+#[track_caller]
+fn send_reported(client: &mut HttpClient, from: usize, body: &[u8], wrap: fn(&[u8]) -> Vec<u8>) {
+    let pieces: Vec<_> = body.chunks(body.len().div_ceil(3)).collect();
+    let mut sent = from;
+    for piece in &pieces[..2] {
+        client.send(wrap(piece));
+        sent += piece.len();
+        loop {
+            let interim = client.head();
+            assert_eq!(interim.status, 104, "{}", interim.head);
+            assert_eq!(interim.field("location"), None);
+            assert!(interim.field("upload-draft-interop-version").is_some());
+            if offset(&interim) == sent {
+                break;
+            }
+            assert!(offset(&interim) < sent, "{}", interim.head);
+        }
+    }
+    client.send(wrap(pieces[2]));
+}
+
+fn chunk(piece: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()
+}
+
+#[test]
+fn clients_that_name_a_version_are_told_the_offset_while_they_send() {
+    let server = server("");
+    let at = server.address();
+    let body = content(4, 3_000_000);
+    // Others are told nothing, however long it takes.
+    let fields = ["Upload-Complete: ?0"];
+    let mut unnamed = start(at, "PUT /in/unnamed", &fields, (6, b"abc"));
+    let unknown = ["Upload-Complete: ?0", "Upload-Draft-Interop-Version: 99"];
+    let mut unknown = start(at, "PUT /in/unknown", &unknown, (6, b"abc"));
+    let mut plain = start(at, "PUT /in/plain", &[], (6, b"abc"));
+
+    for (name, version, fields) in [
+        ("three", "3", ["Upload-Incomplete: ?0", ""]),
+        ("six", "6", ["Upload-Complete: ?1", ""]),
+        (
+            "eight",
+            "8",
+            ["Upload-Complete: ?1", "Transfer-Encoding: chunked"],
+        ),
+    ] {
+        let version = format!("Upload-Draft-Interop-Version: {version}");
+        let is_chunked = !fields[1].is_empty();
+        let length = (!is_chunked).then_some(body.len());
+        let mut client = HttpClient::connect(at);
+        let line = format!("PUT /in/{name}");
+        client.send(head(&line, &[&version, fields[0], fields[1]], length));
+        let first = client.head();
+        assert_eq!((first.status, first.field("upload-offset")), (104, None));
+        assert!(first.field("location").is_some());
+        match is_chunked {
+            true => {
+                send_reported(&mut client, 0, &body, chunk);
+                client.send("0\r\n\r\n");
+            }
+            false => send_reported(&mut client, 0, &body, <[u8]>::to_vec),
+        }
+        let mut stored = client.head();
+        while stored.status == 104 {
+            stored = client.head();
+        }
+        assert_eq!(stored.status, 201, "{name}: {}", stored.head);
+        assert!(std::fs::read(server.site().join("in").join(name)).unwrap() == body);
+    }
+    for client in [&mut unnamed, &mut unknown, &mut plain] {
+        client.send("def");
+        assert_eq!(client.response().status, 201);
+    }
+}
+
+#[test]
+fn parts_are_reported_from_where_they_begin() {
+    let server = server("");
+    let at = server.address();
+    let body = content(5, 300_000);
+    let created = ask(at, "PUT /in/a", &["Upload-Complete: ?0"], &body[..1000]);
+    let target = target("/in/a", &created);
+    let mut client = HttpClient::connect(at);
+    let fields = [
+        IETF_TYPE,
+        "Upload-Draft-Interop-Version: 8",
+        "Upload-Offset: 1000",
+        "Upload-Complete: ?1",
+    ];
+    let line = format!("PATCH {target}");
+    client.send(head(&line, &fields, Some(body.len() - 1000)));
+    send_reported(&mut client, 1000, &body[1000..], <[u8]>::to_vec);
+    let mut stored = client.head();
+    while stored.status == 104 {
+        stored = client.head();
+    }
+    assert_eq!(stored.status, 201, "{}", stored.head);
+    assert!(std::fs::read(server.site().join("in/a")).unwrap() == body);
+}

@@ -16,6 +16,7 @@ mod controls;
 mod cuts;
 mod form;
 mod ietf;
+mod limits;
 mod page;
 mod process;
 mod put;

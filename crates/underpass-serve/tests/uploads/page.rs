@@ -171,6 +171,46 @@ fn a_name_is_not_replaced_where_that_is_not_allowed() {
 
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
+fn an_upload_whose_answer_was_lost_is_told_from_an_older_file_of_the_same_size() {
+    let server = server("");
+    let old = server.site().join("in/old.txt");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let file = fs::File::options().write(true).open(old).unwrap();
+    file.set_modified(long_ago).unwrap();
+    let mut browser = open(&server);
+    // The first answer to each body is lost.
+    browser.evaluate(
+        "const send = XMLHttpRequest.prototype.send; const lost = new Set();
+         XMLHttpRequest.prototype.send = function (body) {
+           if (body instanceof File && !lost.has(body.name)) {
+             lost.add(body.name);
+             this.onload = () => this.onerror();
+           }
+           send.call(this, body);
+         };",
+    );
+    let (_folder, files) = local(&[
+        ("new.txt", b"new"),
+        ("empty", b""),
+        ("old.txt", b"other bytes!"),
+    ]);
+    browser.choose("#choose-files", &files);
+    // Of the same size as the file that was there, which is not taken for the new one.
+    browser.wait(DIALOG);
+    assert_eq!(browser.text("dialog bdi"), "old.txt");
+    browser.click("dialog button[value=skip]");
+    browser.wait("document.querySelector('.sum').textContent.includes('2 files uploaded')");
+    browser.wait("document.querySelector('#rows').textContent.includes('empty')");
+    assert_eq!(
+        (read(&server, "new.txt"), read(&server, "empty")),
+        (b"new".to_vec(), Vec::new())
+    );
+    assert_eq!(read(&server, "old.txt"), [b'x'; 12]);
+    assert_eq!(browser.evaluate("!document.querySelector('dialog')"), true);
+}
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
 fn keys_alone_make_rename_and_delete() {
     let server = server("delete = true");
     let mut browser = open(&server);

@@ -28,6 +28,9 @@ fn trees_are_changed_where_that_is_allowed() {
             412,
         ),
         ("COPY", "/d", to("/copy"), 409),
+        ("COPY", "/g", to("/x/../g"), 403),
+        ("MOVE", "/g", to("/g"), 403),
+        ("MOVE", "/d", to("/d/"), 403),
         ("MOVE", "/d/e", to("/new/e"), 201),
         ("MOVE", "/new", to("/new/e/new"), 409),
         (
@@ -148,4 +151,84 @@ fn an_area_within_another_stays_where_it_is() {
         );
     }
     assert!(server.site().join("p/inner").exists());
+}
+
+#[test]
+fn what_is_wrong_with_a_destination_is_told() {
+    let server = server("overwrite = true\ndelete = true");
+    server.write("f", "content");
+    for (fields, words) in [
+        ("", "missing, or there twice"),
+        (
+            "Destination: /a\r\nDestination: /b\r\n",
+            "missing, or there twice",
+        ),
+        ("Destination: http://other/x\r\n", "pass the Host field on"),
+        ("Destination: x\r\n", "neither a path"),
+        ("Destination: ./x/y\r\n", "neither a path"),
+        ("Destination: /../x\r\n", "neither a path"),
+        ("Destination: /x?y\r\n", "encode ? as %3F"),
+        ("Destination: ./x#y\r\n", "encode ? as %3F"),
+    ] {
+        let answer = server.ask(request("MOVE", "/f", fields, b""));
+        assert_eq!(answer.status, 400, "{fields}");
+        assert!(answer.text().contains(words), "{fields}: {}", answer.text());
+    }
+    assert!(server.site().join("f").exists());
+}
+
+#[test]
+fn a_folder_has_no_body() {
+    let server = server("");
+    let mut client = server.connect();
+    client.send(request(
+        "MKCOL",
+        "/new/",
+        "Content-Type: text/xml\r\n",
+        b"<x/>",
+    ));
+    assert_eq!(client.response().status, 415);
+    assert!(!server.site().join("new").exists());
+    client.send(request("MKCOL", "/new/", "", b""));
+    assert_eq!(client.response().status, 201);
+}
+
+#[test]
+fn names_with_encoded_characters_are_those_that_were_sent() {
+    let server = server("delete = true");
+    for (sent, name) in [
+        ("/a%252Fb", "a%2Fb"),
+        ("/c%3Fd%23e", "c?d#e"),
+        ("/%25", "%"),
+        ("/f%3Ag;h%20i", "f:g;h i"),
+        ("/%252e%252e%252Fj", "%2e%2e%2Fj"),
+    ] {
+        let stored = put(&server, sent, "", b"content");
+        assert_eq!(stored.status, 201, "{sent}: {}", stored.text());
+        assert!(server.site().join(name).is_file(), "{sent}");
+        let location = stored.field("location").unwrap();
+        let target = location.strip_prefix('.').unwrap();
+        assert_eq!(server.get(target).body, b"content", "{sent}: {location}");
+        assert_eq!(ask(&server, "DELETE", target, ""), 204, "{location}");
+    }
+}
+
+#[test]
+fn folders_follow_the_mode_of_files_and_replaced_files_keep_theirs() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |server: &Server, name: &str| {
+        let metadata = server.site().join(name).metadata().unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    let shared = crate::put::server("mode = '0640'");
+    assert_eq!(put(&shared, "/made/f", "", b"").status, 201);
+    assert_eq!(ask(&shared, "MKCOL", "/other", ""), 201);
+    let modes = ["made", "made/f", "other"].map(|name| mode(&shared, name));
+    assert_eq!(modes, [0o750, 0o640, 0o750]);
+    let plain = crate::put::server("overwrite = true");
+    plain.write("secret", "old");
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(plain.site().join("secret"), private).unwrap();
+    assert_eq!(put(&plain, "/secret", "", b"new").status, 204);
+    assert_eq!(mode(&plain, "secret"), 0o600);
 }

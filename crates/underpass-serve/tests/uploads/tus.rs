@@ -590,7 +590,7 @@ fn files_are_replaced_where_that_is_allowed() {
     assert_eq!(file(&server, "b"), b"old");
 }
 
-fn basic(user: &str) -> String {
+pub(crate) fn basic(user: &str) -> String {
     let login = BASE64_STANDARD.encode(format!("{user}:{user}"));
     format!("Authorization: Basic {login}")
 }
@@ -598,11 +598,16 @@ fn basic(user: &str) -> String {
 /// A server with users `anna` and `ben`, who may upload but in `/in/anna`, which is anna's. Her
 /// files may be read by anna only.
 fn with_users() -> (Server, tempfile::TempDir) {
+    with_users_and("")
+}
+
+/// Returns a server for two users, with more options of its area.
+pub(crate) fn with_users_and(options: &str) -> (Server, tempfile::TempDir) {
     let files = tempfile::tempdir().unwrap();
     let users = ["anna", "ben"].map(|user| password_line(user, user.as_bytes()).unwrap());
     fs::write(files.path().join("users"), users.join("\n")).unwrap();
     let server = site(&format!(
-        "upload = [{{ path = '/in' }}]\n[site.access]\nusers = '{}'\n\
+        "upload = [{{ path = '/in'{options} }}]\n[site.access]\nusers = '{}'\n\
          [[site.access.rule]]\npaths = ['/in/anna']\nmethods = ['PUT']\nallow = ['user:anna']\n\
          [[site.access.rule]]\npaths = ['/in']\nmethods = ['PUT']\nallow = ['users']\n",
         files.path().join("users").display()
@@ -690,7 +695,9 @@ fn access_is_asked_again_at_the_end() {
 
 #[test]
 fn limits_are_those_of_the_configuration() {
-    let limited = server("file-bytes-max = '10', unfinished-max = 3, at-once-max = 1");
+    let limited = server(
+        "file-bytes-max = '10', unfinished-max = 3, unfinished-per-client-max = 3, at-once-max = 1",
+    );
     let (at, uploads) = (limited.address(), uploads(&limited));
     let post = |fields: &[&str]| {
         let fields = [&[TUS], fields].concat();

@@ -11,8 +11,13 @@ use underpass_testkit::{ChildProcess, HttpClient, wait_until};
 use crate::support::{BINARY, Server};
 
 fn server(options: &[&str]) -> Server {
+    limited(1024, options)
+}
+
+fn limited(descriptors: usize, options: &[&str]) -> Server {
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\"", BINARY]);
+    let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    limited.args(["-c", &script, BINARY]);
     let server = Server::by(limited, options);
     write(&server, "small", "small");
     server
@@ -157,4 +162,51 @@ fn unread_bodies_of_all_kinds_leave_room_for_plain_files() {
         let name = format!("/story/{number}.txt");
         assert_eq!(server.get(&name).status, 200);
     }
+}
+
+#[test]
+fn unfinished_bodies_of_uploads_leave_room_for_plain_files() {
+    let server = limited(64, &["--upload"]);
+    let boundary = "Content-Type: multipart/form-data; boundary=b\r\n";
+    let start = |number: usize| {
+        let line = match number % 2 {
+            0 => format!("PUT /{number} HTTP/1.1\r\n"),
+            _ => format!("POST / HTTP/1.1\r\n{boundary}"),
+        };
+        let mut client = HttpClient::connect_slow(server.address());
+        client.send(format!(
+            "{line}Host: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"
+        ));
+        let head = client.head();
+        (number, client, head)
+    };
+    let mut running = Vec::new();
+    for number in 0..60 {
+        let (number, client, head) = start(number);
+        match head.status {
+            100 => running.push((number, client)),
+            503 => assert!(head.field("retry-after").is_some(), "{}", head.head),
+            _ => panic!("{}", head.head),
+        }
+    }
+    assert!((1..10).contains(&running.len()), "{}", running.len());
+    for _ in 0..50 {
+        assert_eq!(server.get("/small").body, b"small");
+    }
+    for (number, client) in &mut running {
+        let form = "--b\r\nContent-Disposition: form-data; name=f; filename=form\r\n\r\n";
+        let (start, end) = match *number % 2 {
+            0 => ("", ""),
+            _ => (form, "\r\n--b--\r\n"),
+        };
+        client.send(start);
+        client.send(vec![b'x'; 100_000 - start.len() - end.len()]);
+        client.send(end);
+        let stored = client.response();
+        // Several forms bring the same name.
+        assert!([201, 409].contains(&stored.status), "{}", stored.head);
+    }
+    let end = server.stop();
+    end.assert_success();
+    assert!(!end.errors.contains("panicked"), "{end:?}");
 }

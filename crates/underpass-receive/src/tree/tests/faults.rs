@@ -33,7 +33,7 @@ fn a_disk_that_is_full_is_reported_and_the_tree_continued_when_it_is_not() {
         file("cut", &content(900_000)),
         file("large", &content(3 << 20)),
     ];
-    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let id = tree.id().clone();
     let whole = stream(&members);
     tree.push(&whole[..500_000]).unwrap();
@@ -77,7 +77,7 @@ fn a_folder_that_cannot_be_written_is_refused_at_the_start() {
     let area = open(folder.path());
     let begun = area.begin_tree(settings());
     assert_eq!(begun.map(drop), Err(Error::Denied));
-    let begun = area.create_tree(hour(), 9, settings());
+    let begun = area.create_tree(hour(), FEW, settings());
     assert_eq!(begun.map(drop), Err(Error::Denied));
 }
 
@@ -89,7 +89,7 @@ fn a_name_on_another_file_system_is_refused_and_the_tree_kept() {
     let other = folder.path().join("other");
     fs::create_dir(&other).unwrap();
     mount(&["-t", "tmpfs", "none"], &other);
-    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let id = tree.id().clone();
     tree.push(&stream(&everything())).unwrap();
     let error = tree
@@ -127,7 +127,7 @@ fn exhausted_descriptors_end_the_transfer_and_it_is_continued() {
     }
     let (folder, area) = area();
     let members = everything();
-    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let id = tree.id().clone();
     tree.push(&stream(&members)[..3000]).unwrap();
     let usual = getrlimit(Resource::Nofile);
@@ -166,7 +166,7 @@ fn exhausted_descriptors_end_the_transfer_and_it_is_continued() {
 #[test]
 fn a_folder_of_partial_files_that_is_removed_meanwhile_is_reported() {
     let (folder, area) = area();
-    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let whole = stream(&everything());
     tree.push(&whole[..3000]).unwrap();
     fs::remove_dir_all(folder.path().join(UPLOADS_FOLDER)).unwrap();

@@ -66,7 +66,7 @@ fn a_process_that_is_killed_at_any_moment_loses_nothing_that_was_reported() {
     while kills < KILLS {
         let (folder, area) = area();
         let members = everything();
-        let tree = area.create_tree(hour(), 9, settings()).unwrap();
+        let tree = area.create_tree(hour(), FEW, settings()).unwrap();
         let id = tree.id().clone();
         drop(tree);
         reported = (0, 0);

@@ -9,7 +9,7 @@ fn a_tree_is_continued_from_wherever_it_was_cut() {
     let (folder, area) = area();
     let mut cuts = 0;
     for end in (0..whole.len()).step_by(2999) {
-        let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+        let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
         let id = tree.id().clone();
         tree.push(&whole[..end]).unwrap();
         tree.keep(Duration::from_secs(60)).unwrap();
@@ -37,7 +37,7 @@ fn what_arrived_after_the_last_checkpoint_is_made_again() {
     let whole = stream(&members);
     for end in [3000, 9000, 200_000, whole.len()] {
         let (folder, area) = area();
-        let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+        let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
         let id = tree.id().clone();
         tree.push(&whole[..2000]).unwrap();
         tree.keep(Duration::from_secs(60)).unwrap();
@@ -60,7 +60,7 @@ fn what_arrived_after_the_last_checkpoint_is_made_again() {
 fn a_file_that_the_source_has_no_longer_is_not_mixed_with_the_others() {
     let members = [file("a", b"a"), file("gone", b"old"), file("z", b"z")];
     let (folder, area) = area();
-    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let id = tree.id().clone();
     tree.push(&part(&members[0])).unwrap();
     tree.keep(Duration::from_secs(60)).unwrap();
@@ -80,7 +80,7 @@ fn a_file_that_the_source_has_no_longer_is_not_mixed_with_the_others() {
 fn another_member_than_the_one_that_was_cut_is_refused() {
     let members = vec![file("a", b"a"), file("b", &content(5000))];
     let (_folder, area) = area();
-    let mut tree = area.create_tree(hour(), 9, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let id = tree.id().clone();
     tree.push(&stream(&members)[..4096]).unwrap();
     tree.keep(Duration::from_secs(60)).unwrap();
@@ -100,8 +100,8 @@ fn another_member_than_the_one_that_was_cut_is_refused() {
 fn a_tree_is_resumed_by_one_process_and_swept_only_when_it_is_of_no_use() {
     let (folder, area) = area();
     let now = SystemTime::now();
-    let mut tree = area.create_tree(hour(), 1, settings()).unwrap();
-    let second = area.create_tree(hour(), 1, settings());
+    let mut tree = area.create_tree(hour(), ONE, settings()).unwrap();
+    let second = area.create_tree(hour(), ONE, settings());
     assert_eq!(second.map(drop), Err(Error::TooMany));
     let id = tree.id().clone();
     let other = open(folder.path());
@@ -132,7 +132,7 @@ fn a_tree_is_resumed_by_one_process_and_swept_only_when_it_is_of_no_use() {
         "it is being received"
     );
     drop(tree);
-    let tree = area.create_tree(hour(), 1, settings()).unwrap();
+    let tree = area.create_tree(hour(), ONE, settings()).unwrap();
     tree.discard().unwrap();
     assert_eq!(partial_files(folder.path()), 0);
 }
@@ -142,7 +142,7 @@ fn after_a_crash_of_the_machine_only_durable_trees_are_continued() {
     for (sync, is_kept) in [(SyncPolicy::End, false), (SyncPolicy::Chunk, true)] {
         let (folder, mut area) = area();
         let settings = TreeSettings { sync, ..settings() };
-        let mut tree = area.create_tree(hour(), 1, settings).unwrap();
+        let mut tree = area.create_tree(hour(), ONE, settings).unwrap();
         let id = tree.id().clone();
         tree.push(&stream(&everything())[..90_000]).unwrap();
         tree.keep(Duration::from_secs(60)).unwrap();
@@ -158,7 +158,7 @@ fn after_a_crash_of_the_machine_only_durable_trees_are_continued() {
 #[test]
 fn a_damaged_record_or_tree_is_not_continued() {
     let (folder, area) = area();
-    let mut tree = area.create_tree(hour(), 1, settings()).unwrap();
+    let mut tree = area.create_tree(hour(), ONE, settings()).unwrap();
     let id = tree.id().clone();
     tree.push(&stream(&everything())[..90_000]).unwrap();
     tree.keep(Duration::from_secs(60)).unwrap();

@@ -108,13 +108,20 @@
 
   // Sending one file
   const guard = (item) => (item.replace ? {} : { "If-None-Match": "*" });
-  const isThere = async (item) => {
-    const xhr = await request(item, "HEAD", place(item.path), {});
-    return xhr.status === 200 && Number(xhr.getResponseHeader("Content-Length")) === item.size;
+  // Whether a lost answer was that of success.
+  const isOurs = async (item) => {
+    const xhr = await request(item, "GET", place(item.path), { Range: "bytes=0-0", "Cache-Control": "no-cache" });
+    const time = (name) => Date.parse(xhr.getResponseHeader(name));
+    const size = xhr.getResponseHeader("Content-Range") || "/" + xhr.getResponseHeader("Content-Length");
+    return xhr.status < 300 && size.endsWith("/" + item.size) &&
+      time("Date") - time("Last-Modified") < Date.now() - item.begun + 2000;
   };
   const sendWhole = async (item) => {
+    const isRepeated = Boolean(item.begun);
+    item.begun ||= Date.now();
     const progress = (sent) => { item.sent = Math.min(sent, item.size); };
-    check(await request(item, "PUT", place(item.path), guard(item), item.file, progress));
+    const xhr = await request(item, "PUT", place(item.path), guard(item), item.file, progress);
+    if (xhr.status !== 412 || !isRepeated || !(await isOurs(item))) check(xhr);
   };
   const offset = async (item) => {
     const xhr = await request(item, "HEAD", item.url, TUS);
@@ -166,11 +173,6 @@
   };
   const send = async (item) => {
     const { file } = item;
-    // An answer may have been lost after the last byte was sent.
-    if (item.sent === item.size && item.tries > 0 && await isThere(item)) {
-      remembered.forget(item);
-      return;
-    }
     try {
       await (item.size > WHOLE ? sendPieces(item) : sendWhole(item));
     } catch (trouble) {
@@ -327,6 +329,7 @@
           if (item.url) request(null, "DELETE", item.url, TUS).catch(() => {});
           remembered.forget(item);
           item.url = null;
+          item.begun = 0;
           item.copies += 1;
           item.path = numbered(item.first, item.copies);
         }

@@ -18,8 +18,10 @@ use underpass_http::status::{HttpError, Status};
 use underpass_net::InboundRate;
 use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
-use super::put::{BUSY, TOO_LARGE};
-use super::request::{Outcome, StepResult, Stop, WriteRequest, failed, refusal};
+use super::put::TOO_LARGE;
+use super::request::{
+    Outcome, StepResult, Stop, UPLOAD_DESCRIPTORS, WriteRequest, failed, refusal,
+};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
@@ -78,9 +80,9 @@ impl Exchanges<'_> {
             Ok(None) => return Ok(TextResponse::new(NO_FORM)),
             Err(error) => return Ok(TextResponse::new(error)),
         };
-        let client = self.exchange.client.nearest();
-        let Some(_permit) = request.area.permit(client) else {
-            return Ok(TextResponse::new(BUSY));
+        let _permit = match self.upload_permit(request, UPLOAD_DESCRIPTORS) {
+            Ok(permit) => permit,
+            Err(text) => return Ok(text),
         };
         if let Err(text) = self.folder_room(request, body.left()).await {
             return Ok(text);
@@ -105,7 +107,8 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Checks that the folder exists, and that there is space for a form of this length.
+    /// Checks that there is space for a form of this length, and no file in the folder's place. A
+    /// missing folder is made with the first file.
     async fn folder_room(
         &self,
         request: &WriteRequest<'_>,
@@ -115,10 +118,13 @@ impl Exchanges<'_> {
         let folder = request.target.clone();
         let looked = self.blocking(move || {
             let kind = folder.map(|folder| Ok(NameKind::of(&area.stat(&folder)?)));
-            match kind.transpose()? {
-                None | Some(NameKind::Folder) => area.space(keep_free),
-                Some(NameKind::File) => Err(ReceiveFault::NotAFolder),
-                Some(NameKind::Other) => Err(ReceiveFault::Link),
+            match kind.transpose() {
+                Ok(None | Some(NameKind::Folder)) | Err(ReceiveFault::NotFound) => {
+                    area.space(keep_free)
+                }
+                Ok(Some(NameKind::File)) => Err(ReceiveFault::NotAFolder),
+                Ok(Some(NameKind::Other)) => Err(ReceiveFault::Link),
+                Err(error) => Err(error),
             }
         });
         match looked.await {

@@ -166,7 +166,7 @@ impl Exchanges<'_> {
             }
             RequestedChange::Write(WriteMethod::Put) => self.put(&request, body).await,
             RequestedChange::Write(WriteMethod::Delete) => self.delete(&request).await,
-            RequestedChange::Write(WriteMethod::Mkcol) => self.make_folder(&request).await,
+            RequestedChange::Write(WriteMethod::Mkcol) => self.make_folder(&request, body).await,
             RequestedChange::Write(WriteMethod::Copy | WriteMethod::Move) => {
                 self.relocate(&request).await
             }

@@ -17,7 +17,9 @@ use underpass_receive::{
     Committed, Error as ReceiveFault, NameKind, Overwrite, PartialFile, RelativePath,
 };
 
-use super::request::{Ended, Outcome, StepResult, WriteRequest, failed, fault, outcome, refusal};
+use super::request::{
+    Ended, Outcome, StepResult, UPLOAD_DESCRIPTORS, WriteRequest, failed, fault, outcome, refusal,
+};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
@@ -33,10 +35,6 @@ pub(super) const NO_NAME: HttpError = HttpError::bad(
 const FAILED_CONDITION: HttpError = HttpError::new(
     Status::PreconditionFailed,
     "the file does not match the condition",
-);
-pub(super) const BUSY: HttpError = HttpError::new(
-    Status::ServiceUnavailable,
-    "too many files are being received; try again later",
 );
 pub(super) const TOO_LARGE: HttpError = HttpError::new(
     Status::ContentTooLarge,
@@ -92,9 +90,9 @@ impl Exchanges<'_> {
             Ok(digests) => digests,
             Err(error) => return Ok(TextResponse::new(error)),
         };
-        let client = self.exchange.client.nearest();
-        let Some(_permit) = request.area.permit(client) else {
-            return Ok(TextResponse::new(BUSY));
+        let _permit = match self.upload_permit(request, UPLOAD_DESCRIPTORS) {
+            Ok(permit) => permit,
+            Err(text) => return Ok(text),
         };
         let room = match self.room(request, body.left()).await {
             Ok(room) => room,

@@ -5,7 +5,7 @@ use underpass_http::path::SitePath;
 use underpass_http::request::head::RequestHead;
 use underpass_http::request::request_line::WriteMethod;
 use underpass_http::status::{HttpError, Status};
-use underpass_net::ConnectionError;
+use underpass_net::{ClientKey, ConnectionError, DescriptorReservation};
 use underpass_receive::{Error as ReceiveFault, RelativePath};
 
 use crate::access::permits::Permits;
@@ -16,7 +16,7 @@ use crate::connection::upload_protocols::fields::HeadFields;
 use crate::record::end::ExchangeEnd;
 use crate::site::settle::is_spelt_otherwise;
 use crate::site::sites::ServedSite;
-use crate::site::upload_area::UploadArea;
+use crate::site::upload_area::{ReceivePermit, UploadArea};
 
 /// A request that changes what is served, where that is allowed.
 #[derive(Clone)]
@@ -85,7 +85,54 @@ pub(super) fn outcome(step: StepResult<TextResponse>) -> Outcome {
     }
 }
 
+/// Descriptors that a request needs while it brings a file, beside the two of its connection: the
+/// partial file twice, the pipe from the socket to it, and folders.
+pub(super) const UPLOAD_DESCRIPTORS: usize = 4;
+
+/// The right to receive a file, within the limits of the area and of the process.
+#[derive(Debug)]
+pub(super) struct UploadPermit {
+    _place: ReceivePermit,
+    _descriptors: DescriptorReservation,
+}
+
+const BUSY: HttpError = HttpError::new(
+    Status::ServiceUnavailable,
+    "too many files are being received; try again later",
+);
+const MANY_DESCRIPTORS: HttpError = HttpError::new(
+    Status::ServiceUnavailable,
+    "the server has too many open files; try again later",
+);
+
 impl Exchanges<'_> {
+    /// Returns the right to receive a file, or the response where too many are being received.
+    pub(super) fn upload_permit(
+        &mut self,
+        request: &WriteRequest<'_>,
+        descriptors: usize,
+    ) -> Result<UploadPermit, TextResponse> {
+        let place = request.area.permit(self.client_of(request));
+        let place = place.ok_or_else(|| TextResponse::new(BUSY))?;
+        let (_, _, room) = self.connection.parts();
+        let descriptors = room.reserve(descriptors);
+        let descriptors = descriptors.ok_or_else(|| TextResponse::new(MANY_DESCRIPTORS))?;
+        Ok(UploadPermit {
+            _place: place,
+            _descriptors: descriptors,
+        })
+    }
+
+    /// Returns the client that limits are about: who has logged in, or else a network; `None` for a
+    /// client of a Unix socket that no proxy names.
+    pub(super) fn client_of(&self, request: &WriteRequest<'_>) -> Option<String> {
+        let network = || {
+            let address = self.exchange.client.nearest()?;
+            Some(ClientKey::of(address).to_string())
+        };
+        named_asker(request).or_else(network)
+    }
+
     /// Finds out who sends a request.
     pub(super) async fn permits(
         &mut self,
@@ -110,6 +157,15 @@ impl Exchanges<'_> {
             }),
         }
     }
+}
+
+/// Returns the user, token or certificate that a request is sent with.
+pub(super) fn named_asker(request: &WriteRequest<'_>) -> Option<String> {
+    let asker = request.permits.map(|permits| &permits.asker);
+    let asker = asker.filter(|asker| {
+        asker.user.is_some() || asker.token.is_some() || asker.certificate.is_some()
+    });
+    asker.map(ToString::to_string)
 }
 
 const OTHER_SPELLING: HttpError = HttpError::new(
@@ -180,6 +236,11 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
             Status::InsufficientStorage,
             "there is not enough space, or less would be left than `keep-free`",
         ),
+        ReceiveFault::TooLarge => (
+            Status::ContentTooLarge,
+            "the file is larger than the server's limit on the size of files (ulimit -f) or its \
+             file system allows",
+        ),
         ReceiveFault::Foreign => (
             Status::InternalServerError,
             "the folder .underpass-uploads is not the server's own; its log has the reason",
@@ -194,6 +255,15 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
         ReceiveFault::TooMany => (
             Status::ServiceUnavailable,
             "too many uploads have not been completed; try again later",
+        ),
+        ReceiveFault::TooManyOfClient => (
+            Status::ServiceUnavailable,
+            "too many of your uploads have not been completed; continue or cancel them, or try \
+             again later",
+        ),
+        ReceiveFault::TooManyEntries => (
+            Status::Conflict,
+            "the folder has more than 100,000 entries; remove or move its folders one by one",
         ),
         ReceiveFault::Denied => (Status::Forbidden, "the server's user may not write there"),
         ReceiveFault::Io { .. } => (

@@ -17,6 +17,7 @@ mod append;
 mod concatenate;
 mod create;
 mod detail;
+mod progress;
 mod reply;
 
 use std::time::{Duration, SystemTime};
@@ -31,7 +32,7 @@ use underpass_http::request::request_line::{Method, WriteMethod};
 use underpass_http::status::{HttpError, Status};
 
 use super::put::{WRONG_DIGEST, stored};
-use super::request::{Outcome, StepResult, Stop, WriteRequest, outcome};
+use super::request::{Outcome, StepResult, Stop, WriteRequest, named_asker, outcome};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
@@ -356,9 +357,5 @@ fn path_of(request: &WriteRequest<'_>) -> Option<String> {
 
 /// Returns the name of the requester. Anyone may continue an upload without an owner.
 fn owner_of(request: &WriteRequest<'_>, is_owned: bool) -> Option<String> {
-    let asker = request.permits.map(|permits| &permits.asker);
-    let asker = asker.filter(|asker| {
-        is_owned && (asker.user.is_some() || asker.token.is_some() || asker.certificate.is_some())
-    });
-    asker.map(ToString::to_string)
+    named_asker(request).filter(|_| is_owned)
 }

@@ -11,6 +11,7 @@ use super::request::{Outcome, WriteRequest, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
+use crate::connection::request_body::RequestBody;
 use crate::site::settle::joined;
 use crate::site::upload_area::UploadArea;
 
@@ -35,12 +36,27 @@ const NO_PARENT: HttpError = HttpError::new(
 );
 const FOLDER_EXISTS: HttpError =
     HttpError::new(Status::MethodNotAllowed, "the name is taken already");
+const FOLDER_BODY: HttpError = HttpError::new(
+    Status::UnsupportedMediaType,
+    "a folder is made without a body; a file is stored by PUT",
+);
 const NO_DESTINATION: HttpError =
-    HttpError::bad("the Destination field is missing or malformed, or leads to another server");
+    HttpError::bad("the Destination field is missing, or there twice; it names the new path");
+const OTHER_SERVER: HttpError = HttpError::bad(
+    "Destination leads to another server than Host; send a path alone, and behind a proxy pass \
+     the Host field on",
+);
+const NO_PATH: HttpError = HttpError::bad(
+    "Destination is neither a path that begins with a slash, nor ./NAME, nor a URL of this server",
+);
+const NO_QUERY: HttpError =
+    HttpError::bad("Destination has a query or a fragment; encode ? as %3F and # as %23");
 const OTHER_FOLDER: HttpError = HttpError::new(
     Status::Forbidden,
     "source and destination must be in the same folder that takes files in",
 );
+const SAME_NAME: HttpError =
+    HttpError::new(Status::Forbidden, "source and destination are the same");
 const TAKEN: HttpError = HttpError::new(
     Status::PreconditionFailed,
     "the destination exists already, and is not replaced",
@@ -71,12 +87,21 @@ impl Exchanges<'_> {
     }
 
     /// Makes a folder in one that exists.
-    pub(super) async fn make_folder(&mut self, request: &WriteRequest<'_>) -> Outcome {
+    pub(super) async fn make_folder(
+        &mut self,
+        request: &WriteRequest<'_>,
+        body: &RequestBody,
+    ) -> Outcome {
+        // RFC 4918, section 9.3.
+        if body.left() != Some(0) {
+            return Ok(TextResponse::new(FOLDER_BODY));
+        }
         let Some(target) = request.target.clone() else {
             return Ok(TextResponse::new(FOLDER_EXISTS));
         };
         let area = request.area.area.clone();
-        let made = self.blocking(move || area.make_folder(&target)).await;
+        let mode = request.area.options.mode.map(|mode| mode.0);
+        let made = self.blocking(move || area.make_folder(&target, mode)).await;
         Ok(match made {
             Ok(()) => TextResponse::new(CREATED),
             Err(ReceiveFault::Exists) => TextResponse::new(FOLDER_EXISTS),
@@ -97,9 +122,14 @@ impl Exchanges<'_> {
         if is_move && holds_area(request) {
             return Ok(TextResponse::new(HOLDS_AREA));
         }
-        let Some(path) = destination(request) else {
-            return Ok(TextResponse::new(NO_DESTINATION));
+        let path = match destination(request) {
+            Ok(path) => path,
+            Err(error) => return Ok(TextResponse::new(error)),
         };
+        // RFC 4918, sections 9.8.5 and 9.9.4.
+        if path.bytes() == request.path.bytes() {
+            return Ok(TextResponse::new(SAME_NAME));
+        }
         // RFC 4918, section 10.6: by default it is.
         let overwrite = match request.fields.once("Overwrite") {
             Ok(None | Some(b"T")) => request.area.options.overwrite,
@@ -221,30 +251,39 @@ impl TreePermits {
 /// The path that `Destination` names on this server, whatever the scheme, which a proxy may have
 /// changed. `./NAME`, which RFC 4918 does not have, is in the folder of the request: it is right
 /// where a proxy has removed a part of the path, too.
-fn destination(request: &WriteRequest<'_>) -> Option<SitePath> {
-    let value = request.fields.once("Destination").ok()??;
+fn destination(request: &WriteRequest<'_>) -> Result<SitePath, HttpError> {
+    let value = request.fields.once("Destination").ok().flatten();
+    let value = value.ok_or(NO_DESTINATION)?;
+    if value.iter().any(|byte| b"?#".contains(byte)) {
+        return Err(NO_QUERY);
+    }
     if let Some(name) = value.strip_prefix(b"./") {
         let mut path = b"/".to_vec();
         let folder = request.path.bytes();
         let folder = &folder[..folder.len() - request.path.name().len()];
         encode_path(folder, &mut path);
         path.extend_from_slice(name);
-        let is_name = !name.iter().any(|byte| b"/?#".contains(byte));
-        return SitePath::parse(&path).ok().filter(|_| is_name);
+        let is_name = !name.contains(&b'/');
+        return SitePath::parse(&path)
+            .ok()
+            .filter(|_| is_name)
+            .ok_or(NO_PATH);
     }
     let path = match value.windows(3).position(|three| three == b"://") {
         Some(scheme) if value[..scheme].iter().all(u8::is_ascii_alphabetic) => {
             let rest = &value[scheme + 3..];
-            let slash = rest.iter().position(|&byte| byte == b'/')?;
-            let is_here = |host: &[u8]| host.eq_ignore_ascii_case(&rest[..slash]);
-            request
-                .head
-                .authority
-                .is_some_and(is_here)
-                .then_some(&rest[slash..])?
+            let slash = rest.iter().position(|&byte| byte == b'/');
+            let (host, path) = rest.split_at(slash.ok_or(NO_PATH)?);
+            let is_here = |own: &[u8]| own.eq_ignore_ascii_case(host);
+            match request.head.authority.is_some_and(is_here) {
+                true => path,
+                false => return Err(OTHER_SERVER),
+            }
         }
         _ => value,
     };
-    let is_path = path.starts_with(b"/") && !path.iter().any(|byte| b"?#".contains(byte));
-    SitePath::parse(path).ok().filter(|_| is_path)
+    match path.starts_with(b"/") {
+        true => SitePath::parse(path).map_err(|_| NO_PATH),
+        false => Err(NO_PATH),
+    }
 }

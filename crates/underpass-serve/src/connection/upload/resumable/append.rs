@@ -5,13 +5,16 @@ use std::num::NonZeroU64;
 use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Error as ReceiveFault, PartialFile, UploadId};
 
+use super::progress::ProgressReports;
 use super::reply::{self, OTHER_OFFSET, UploadProgress, UploadProtocol};
 use super::{FoundUpload, OpenUpload, detail};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
-use crate::connection::upload::put::{BUSY, TOO_LARGE};
-use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest};
+use crate::connection::upload::put::TOO_LARGE;
+use crate::connection::upload::request::{
+    Ended, StepResult, Stop, UPLOAD_DESCRIPTORS, WriteRequest,
+};
 use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
 use crate::connection::upload_protocols::ietf::{self, INCONSISTENT, Interop, UploadFields};
 use crate::connection::upload_protocols::running::CompletedUpload;
@@ -178,10 +181,7 @@ impl Exchanges<'_> {
         }
         let _permit = match body.left() {
             Some(0) => None,
-            _ => {
-                let client = self.exchange.client.nearest();
-                Some(request.area.permit(client).ok_or(BUSY)?)
-            }
+            _ => Some(self.upload_permit(request, UPLOAD_DESCRIPTORS)?),
         };
         let OpenUpload { mut partial, turn } = upload;
         if part.digest.is_some() {
@@ -193,10 +193,11 @@ impl Exchanges<'_> {
             partial = noted.await?;
         }
         let terms = (part.offset, room.bytes);
+        let listens = ProgressReports::wanted(request, part.protocol)?;
         let reception = tokio::select! {
             biased;
             () = turn.ended() => Reception::Lost(Ended(ExchangeEnd::PeerGone)),
-            received = self.receive(body, &partial, terms) => match received {
+            received = self.receive_reported(body, &partial, terms, listens) => match received {
                 Ok(None) => Reception::Whole,
                 Ok(Some(text)) => Reception::Refused(text),
                 Err(ended) => Reception::Lost(ended),

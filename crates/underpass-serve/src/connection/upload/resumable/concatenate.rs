@@ -9,8 +9,8 @@ use super::create::check_target;
 use super::{FoundUpload, OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
-use crate::connection::upload::put::{BUSY, overwrite};
-use crate::connection::upload::request::{StepResult, WriteRequest};
+use crate::connection::upload::put::overwrite;
+use crate::connection::upload::request::{StepResult, UPLOAD_DESCRIPTORS, WriteRequest};
 use crate::connection::upload_protocols::location::location;
 
 const NOT_A_PART: HttpError = HttpError::bad("an upload to be joined is not a part of a file");
@@ -26,6 +26,7 @@ impl Exchanges<'_> {
         target: RelativePath,
     ) -> StepResult<TextResponse> {
         check_target(request, &target)?;
+        let _permit = self.upload_permit(request, parts.len() + UPLOAD_DESCRIPTORS)?;
         let uploads = self.open_parts(request, parts).await?;
         let mut length = 0u64;
         for upload in &uploads {
@@ -47,10 +48,6 @@ impl Exchanges<'_> {
             ..request.clone()
         };
         self.room(request, Some(length)).await?;
-        let _permit = request
-            .area
-            .permit(self.exchange.client.nearest())
-            .ok_or(BUSY)?;
         let area = request.area.area.clone();
         let joined = self.blocking(move || {
             let whole = area.begin()?;

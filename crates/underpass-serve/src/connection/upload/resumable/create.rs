@@ -1,22 +1,20 @@
 //! Creates uploads, with the first bytes or without.
 
-use underpass::Piece;
-use underpass_http::fields::writer::push_field;
 use underpass_http::path::PathForm;
 use underpass_http::status::{HttpError, Status};
-use underpass_http::version::HttpVersion;
 use underpass_receive::{
     Error as ReceiveFault, Overwrite, PartialFile, RelativePath, UploadId, UploadRecord,
 };
 
 use super::append::{Part, check_type};
-use super::reply::{UploadProtocol, limits};
+use super::progress::ProgressReports;
+use super::reply::UploadProtocol;
 use super::{OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{NO_NAME, overwrite};
-use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest, fault, refusal};
+use crate::connection::upload::request::{StepResult, Stop, WriteRequest, fault, refusal};
 use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::ietf::UploadFields;
 use crate::connection::upload_protocols::location::location;
@@ -116,7 +114,8 @@ impl Exchanges<'_> {
         };
         let upload = self.create(request, &new, body.left()).await?;
         let location = location(upload.partial.id());
-        self.announce(request, &asked, &location).await?;
+        let reports = ProgressReports::wanted(request, UploadProtocol::Ietf)?;
+        self.announce(request, reports, &location).await?;
         let upload = self.receive_part(request, upload, body, &part).await?;
         let text = TextResponse::new(CREATED);
         let text = match part.is_last {
@@ -125,35 +124,6 @@ impl Exchanges<'_> {
             false => text.with_field("Location", location.as_bytes()),
         };
         self.received(request, upload, &part, text).await
-    }
-
-    /// Sends the upload's URL before the body is received, if the client names a known version.
-    async fn announce(
-        &mut self,
-        request: &WriteRequest<'_>,
-        asked: &UploadFields,
-        location: &str,
-    ) -> StepResult<()> {
-        let Some(version) = asked.interop.named() else {
-            return Ok(());
-        };
-        if request.head.version == HttpVersion::Http10 {
-            return Ok(());
-        }
-        let options = &request.area.options;
-        let limit = limits(options, options.expire_after.as_secs());
-        let mut head = b"HTTP/1.1 104 Upload Resumption Supported".to_vec();
-        push_field(&mut head, "Location", location);
-        push_field(
-            &mut head,
-            "Upload-Draft-Interop-Version",
-            version.to_string(),
-        );
-        push_field(&mut head, "Upload-Limit", limit);
-        head.extend_from_slice(b"\r\n\r\n");
-        self.connection.outbox().push(Piece::Bytes(head));
-        let sent = self.connection.flush().await;
-        sent.map_err(|error| Stop::Ended(Ended::from(error)))
     }
 
     /// Creates the record of an upload, if a file of that name and length may be received.
@@ -181,13 +151,14 @@ impl Exchanges<'_> {
         let mut record = UploadRecord::new(target, new.length, options.expire_after);
         record.replaces = overwrite(request) == Overwrite::Allowed;
         record.owner = owner_of(request, true);
+        record.client = self.client_of(request);
         let path = path_of(request).ok_or(ReceiveFault::Name("the path is not UTF-8"))?;
         record.details.insert(detail::PATH.to_owned(), path);
         let protocol = (detail::PROTOCOL, new.protocol.name());
         for (name, value) in new.details.iter().copied().chain([protocol]) {
             record.details.insert(name.to_owned(), value.to_owned());
         }
-        let (area, most) = (request.area.area.clone(), options.unfinished_max);
+        let (area, most) = (request.area.area.clone(), options.unfinished());
         let partial = self.blocking(move || area.create(record, most)).await?;
         let turn = self.worker.shared.running.take_over(partial.id()).await;
         Ok(OpenUpload { partial, turn })
