@@ -23,6 +23,8 @@ mod beneath;
 mod checkpoint;
 mod error;
 mod folder;
+#[cfg(test)]
+mod forks;
 mod partial;
 mod path;
 mod record;

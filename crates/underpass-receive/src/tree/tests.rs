@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use underpass_tar::{END, Member, MemberKind, SparseExtent, TarTime, padding};
+use underpass_testkit::wait_for;
 
 use super::*;
 use crate::area::Area;
@@ -33,6 +34,16 @@ fn area() -> (tempfile::TempDir, Area) {
     let folder = tempfile::tempdir().unwrap();
     let area = open(folder.path());
     (folder, area)
+}
+
+/// Opens a tree again as soon as no child of another test has its lock.
+fn resumed(area: &Area, id: &UploadId) -> Result<PartialTree, Error> {
+    wait_for("lock of the tree", || {
+        match area.resume_tree(id, SystemTime::now(), settings()) {
+            Err(Error::Busy) => None,
+            resumed => Some(resumed),
+        }
+    })
 }
 
 fn path(text: &str) -> RelativePath {

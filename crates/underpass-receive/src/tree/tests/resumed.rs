@@ -1,6 +1,13 @@
 //! Trees that are continued.
 
 use super::*;
+use crate::forks::UnforkedFolder;
+
+fn area() -> (UnforkedFolder, Area) {
+    let folder = UnforkedFolder::new();
+    let area = open(folder.path());
+    (folder, area)
+}
 
 #[test]
 fn a_tree_is_continued_from_wherever_it_was_cut() {
