@@ -23,6 +23,8 @@ mod beneath;
 mod checkpoint;
 mod error;
 mod folder;
+#[cfg(test)]
+mod forks;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 #[path = "../tests/promises/mod.rs"]

@@ -199,7 +199,7 @@ impl PartialTree {
     /// [wanted](PartialTree::wants), at most as much as belongs there.
     ///
     /// # Errors
-    /// [`TreeFault::Failed`] of finishing a file, or of writing the checkpoint; or the former error.
+    /// [`TreeFault::Failed`] of finishing a file, or of writing the checkpoint; the former error.
     pub fn moved(&mut self, bytes: u64) -> Result<(), TreeError> {
         self.unless_failed(|tree| tree.advance(bytes))
     }
@@ -357,9 +357,10 @@ impl PartialTree {
     ///
     /// # Errors
     /// [`TreeFault::Stream`] if the stream has not ended. [`TreeFault::Refused`] if a process that
-    /// was killed has made members that are no longer in the stream: the source has changed. [`Error::Exists`], [`Error::Link`] and
-    /// others; nothing has changed under any name then, unless two folders were being merged: a
-    /// tree with a record can be resumed and committed again.
+    /// was killed has made members that are no longer in the stream: the source has changed.
+    /// [`Error::Exists`], [`Error::Link`] and others; nothing has changed under any name then,
+    /// unless two folders were being merged: a tree with a record can be resumed and committed
+    /// again.
     pub fn commit(
         mut self,
         target: &RelativePath,

@@ -5,9 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::*;
+use crate::forks::UnforkedFolder;
 
-fn area() -> (tempfile::TempDir, Arc<Area>) {
-    let folder = tempfile::tempdir().unwrap();
+fn area() -> (UnforkedFolder, Arc<Area>) {
+    let folder = UnforkedFolder::new();
     let area = open(folder.path());
     (folder, area)
 }

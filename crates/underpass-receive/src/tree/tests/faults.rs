@@ -1,11 +1,12 @@
 //! Full disks, exhausted descriptors, and folders that cannot be written.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass_testkit::{assert_private_mounts, mount, strace, traced_calls};
 
 use super::*;
+use crate::forks::{alone, spawn};
 
 /// Selects the part that a child process plays: limits affect a whole process.
 const PART: &str = "UNDERPASS_TREE_PART";
@@ -26,7 +27,7 @@ fn again(test: &str) -> [String; 3] {
 fn a_disk_that_is_full_is_reported_and_the_tree_continued_when_it_is_not() {
     assert_private_mounts();
     let folder = tempfile::tempdir().unwrap();
-    mount(&["-t", "tmpfs", "-o", "size=4m", "none"], folder.path());
+    alone(|| mount(&["-t", "tmpfs", "-o", "size=4m", "none"], folder.path()));
     let area = open(folder.path());
     let members = vec![
         file("before", &content(300_000)),
@@ -48,9 +49,7 @@ fn a_disk_that_is_full_is_reported_and_the_tree_continued_when_it_is_not() {
     let _ = tree.keep(Duration::from_secs(60));
     drop(tree);
     fs::remove_file(&filler).unwrap();
-    let mut tree = area
-        .resume_tree(&id, SystemTime::now(), settings())
-        .unwrap();
+    let mut tree = resumed(&area, &id).unwrap();
     let left = rest(&members, tree.record().unwrap().tree().unwrap());
     let error = tree.push(&left).unwrap_err();
     assert_eq!(error.fault, TreeFault::Failed(Error::NoSpace));
@@ -58,10 +57,8 @@ fn a_disk_that_is_full_is_reported_and_the_tree_continued_when_it_is_not() {
     tree.keep(Duration::from_secs(60)).unwrap();
     assert_eq!(tree.record().unwrap().tree().unwrap().members, 2);
     drop(tree);
-    mount(&["-o", "remount,size=16m"], folder.path());
-    let mut tree = area
-        .resume_tree(&id, SystemTime::now(), settings())
-        .unwrap();
+    alone(|| mount(&["-o", "remount,size=16m"], folder.path()));
+    let mut tree = resumed(&area, &id).unwrap();
     let left = rest(&members, tree.record().unwrap().tree().unwrap());
     tree.push(&left).unwrap();
     tree.commit(&path("t"), TreeMerge::Refused).unwrap();
@@ -73,7 +70,7 @@ fn a_disk_that_is_full_is_reported_and_the_tree_continued_when_it_is_not() {
 fn a_folder_that_cannot_be_written_is_refused_at_the_start() {
     assert_private_mounts();
     let folder = tempfile::tempdir().unwrap();
-    mount(&["-t", "tmpfs", "-o", "ro", "none"], folder.path());
+    alone(|| mount(&["-t", "tmpfs", "-o", "ro", "none"], folder.path()));
     let area = open(folder.path());
     let begun = area.begin_tree(settings());
     assert_eq!(begun.map(drop), Err(Error::Denied));
@@ -88,7 +85,7 @@ fn a_name_on_another_file_system_is_refused_and_the_tree_kept() {
     let (folder, area) = area();
     let other = folder.path().join("other");
     fs::create_dir(&other).unwrap();
-    mount(&["-t", "tmpfs", "none"], &other);
+    alone(|| mount(&["-t", "tmpfs", "none"], &other));
     let mut tree = area.create_tree(hour(), FEW, settings()).unwrap();
     let id = tree.id().clone();
     tree.push(&stream(&everything())).unwrap();
@@ -103,9 +100,7 @@ fn a_name_on_another_file_system_is_refused_and_the_tree_kept() {
         })
     ));
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
-    let mut tree = area
-        .resume_tree(&id, SystemTime::now(), settings())
-        .unwrap();
+    let mut tree = resumed(&area, &id).unwrap();
     tree.push(&END).unwrap();
     tree.commit(&path("t"), TreeMerge::Refused).unwrap();
     assert_is(&folder.path().join("t"), &everything());
@@ -114,13 +109,15 @@ fn a_name_on_another_file_system_is_refused_and_the_tree_kept() {
 #[test]
 fn exhausted_descriptors_end_the_transfer_and_it_is_continued() {
     if part().is_none() {
-        let child = Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(again(
                 "exhausted_descriptors_end_the_transfer_and_it_is_continued",
             ))
             .env(PART, "child")
-            .output()
-            .unwrap();
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null());
+        let child = spawn(&mut command).wait_with_output().unwrap();
         let message = String::from_utf8_lossy(&child.stderr);
         assert!(child.status.success(), "{message}");
         return;
@@ -154,9 +151,7 @@ fn exhausted_descriptors_end_the_transfer_and_it_is_continued() {
     );
     assert!(kept.is_err_and(|error| is_exhausted(&error)));
     drop(tree);
-    let mut tree = area
-        .resume_tree(&id, SystemTime::now(), settings())
-        .unwrap();
+    let mut tree = resumed(&area, &id).unwrap();
     let left = rest(&members, tree.record().unwrap().tree().unwrap());
     tree.push(&left).unwrap();
     tree.commit(&path("t"), TreeMerge::Refused).unwrap();
@@ -202,12 +197,14 @@ fn a_small_file_takes_four_calls() {
     let calls = |count: usize| {
         let log = folder.path().join("log");
         let names = "trace=%desc,%file,read,write";
-        let child = strace(&log, &[names])
+        let mut command = strace(&log, &[names]);
+        command
             .arg(std::env::current_exe().unwrap())
             .args(again(NAME))
             .env(PART, count.to_string())
-            .output()
-            .unwrap();
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null());
+        let child = spawn(&mut command).wait_with_output().unwrap();
         let message = String::from_utf8_lossy(&child.stderr);
         assert!(child.status.success(), "{message}");
         let mut calls = BTreeMap::<String, usize>::new();

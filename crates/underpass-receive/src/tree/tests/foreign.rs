@@ -1,8 +1,9 @@
 //! Trees that other programs pack.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::*;
+use crate::forks::spawn;
 
 /// Packs a tree with a program, receives it, and compares it with the original.
 fn receives(program: &str, arguments: &[&str]) {
@@ -16,12 +17,14 @@ fn receives(program: &str, arguments: &[&str]) {
         .commit(&path("original"), TreeMerge::Refused)
         .unwrap();
     let original = folder.path().join("original");
-    let packed = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .current_dir(&original)
         .env("LC_ALL", "C.UTF-8")
-        .output()
-        .unwrap();
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let packed = spawn(&mut command).wait_with_output().unwrap();
     let message = String::from_utf8_lossy(&packed.stderr);
     assert!(packed.status.success(), "{message}");
     let mut tree = area.begin_tree(settings()).unwrap();

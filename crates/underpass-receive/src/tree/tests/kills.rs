@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::forks::spawn;
 
 const FOLDER: &str = "UNDERPASS_TREE_FOLDER";
 const ID: &str = "UNDERPASS_TREE_ID";
@@ -13,17 +14,17 @@ const KILLS: usize = 60;
 fn receive_apart(folder: &Path, id: &str) -> Child {
     let name = concat!(module_path!(), "::until_it_is_killed");
     let (_, name) = name.split_once("::").unwrap();
-    Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["--exact", name, "--nocapture"])
         .env(FOLDER, folder)
         .env(ID, id)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::null());
+    spawn(&mut command)
 }
 
-/// The process that is killed. It writes a checkpoint after each piece, so that kills meet each step.
+/// The process that is killed. It writes a checkpoint after each piece: kills meet each step.
 #[test]
 fn until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -32,9 +33,7 @@ fn until_it_is_killed() {
     let id = std::env::var(ID).unwrap();
     let id = UploadId::parse(id.as_bytes()).unwrap();
     let area = open(Path::new(&folder));
-    let mut tree = area
-        .resume_tree(&id, SystemTime::now(), settings())
-        .unwrap();
+    let mut tree = resumed(&area, &id).unwrap();
     let (mut input, mut bytes) = (std::io::stdin(), vec![0; 3000]);
     loop {
         match input.read(&mut bytes).unwrap() {
@@ -46,10 +45,9 @@ fn until_it_is_killed() {
     tree.commit(&path("t"), TreeMerge::Refused).unwrap();
 }
 
-/// Waits until a process has released the tree, and returns its checkpoint; none if the tree has its
-/// name.
+/// Returns the checkpoint of a tree that a process has released; none if it has its name.
 fn checkpoint(area: &Area, folder: &Path, id: &UploadId) -> Option<TreeCheckpoint> {
-    match area.resume_tree(id, SystemTime::now(), settings()) {
+    match resumed(area, id) {
         Ok(tree) => Some(tree.record().unwrap().tree().unwrap().clone()),
         Err(Error::Gone) => {
             assert!(folder.join("t").exists(), "the tree is lost");
@@ -62,7 +60,7 @@ fn checkpoint(area: &Area, folder: &Path, id: &UploadId) -> Option<TreeCheckpoin
 #[test]
 fn a_process_that_is_killed_at_any_moment_loses_nothing_that_was_reported() {
     let mut rng = fastrand::Rng::with_seed(11);
-    let (mut kills, mut reported, mut resumed) = (0, (0, 0), 0);
+    let (mut kills, mut reported, mut continued) = (0, (0, 0), 0);
     while kills < KILLS {
         let (folder, area) = area();
         let members = everything();
@@ -74,7 +72,7 @@ fn a_process_that_is_killed_at_any_moment_loses_nothing_that_was_reported() {
             let so_far = (checkpoint.members, checkpoint.bytes);
             assert!(so_far >= reported, "{so_far:?} after {reported:?}");
             reported = so_far;
-            resumed += u32::from(checkpoint.members > 0);
+            continued += u32::from(checkpoint.members > 0);
             let left = rest(&members, &checkpoint);
             let mut child = receive_apart(folder.path(), id.as_str());
             let mut input = child.stdin.take().unwrap();
@@ -98,5 +96,5 @@ fn a_process_that_is_killed_at_any_moment_loses_nothing_that_was_reported() {
         area.sweep(SystemTime::now()).unwrap();
         assert_eq!(partial_files(folder.path()), 0);
     }
-    assert!(resumed > 5 && reported.0 > 0, "{resumed}");
+    assert!(continued > 5 && reported.0 > 0, "{continued}");
 }
