@@ -16,6 +16,10 @@ pub mod body;
 pub mod calendar;
 pub mod error;
 pub mod fields;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 pub mod limits;
 mod line;
 pub mod path;

@@ -54,3 +54,20 @@ impl FileDigest {
         line
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_read_as_they_are_written() {
+        let digits = "00ff".repeat(16);
+        let digest = FileDigest(from_hex(&digits).unwrap());
+        assert_eq!(digest.line(b"a b"), format!("{digits}  a b\n").as_bytes());
+        let escaped = digest.line(b"a\\b\nc\r");
+        assert_eq!(escaped, format!("\\{digits}  a\\\\b\\nc\\r\n").as_bytes());
+        for wrong in ["", &digits[1..], &format!("{digits}0"), &"0g".repeat(32)] {
+            assert_eq!(from_hex(wrong), None, "{wrong:?}");
+        }
+    }
+}
