@@ -30,6 +30,11 @@ pub(crate) fn say(line: &str) {
     stream.send(ConsoleMessage::Text(format!("{line}\n").into()));
 }
 
+/// Writes a line to standard error.
+pub(crate) fn say_error(line: &str) {
+    ERRORS.send(ConsoleMessage::Text(format!("{line}\n").into()));
+}
+
 /// Waits for a short time until everything is written. Called before the process exits.
 pub(crate) fn finish() {
     OUTPUT.finish();

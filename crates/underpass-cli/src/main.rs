@@ -1,7 +1,7 @@
 //! The `underpass` tool: parses arguments, runs one command, and returns an exit code.
 //!
 //! Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments;
-//! 127 `bench` without `underpass-bench`.
+//! 3 to 8 of `send` and `recv` (docs/sendrecv.md); 127 `bench` without `underpass-bench`.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod cp;
 mod doctor;
 mod layout;
 mod pages;
+mod sendrecv;
 mod serve;
 
 use std::ffi::OsString;
@@ -35,6 +36,8 @@ enum ToolCommand {
     /// Never parsed by clap: `cp` parses its arguments as GNU cp does. Listed here for the help.
     Cp,
     Serve(Box<serve::ServeArguments>),
+    Send(Box<sendrecv::SendArguments>),
+    Recv(Box<sendrecv::ReceiveArguments>),
     Broker(Box<broker::BrokerArguments>),
     Doctor(doctor::DoctorArguments),
     Bench(bench::PassedArguments),
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
             return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new());
         }
         ToolCommand::Serve(arguments) => serve::run(&arguments),
+        ToolCommand::Send(arguments) => return ended(sendrecv::send(&arguments)),
+        ToolCommand::Recv(arguments) => return ended(sendrecv::receive(&arguments)),
         ToolCommand::Broker(arguments) => broker::run(&arguments),
         ToolCommand::Bench(arguments) => {
             let (code, message) = bench::run(arguments);
@@ -67,6 +72,16 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(message) => failed(&message, ExitCode::FAILURE),
+    }
+}
+
+fn ended(outcome: sendrecv::CommandResult) -> ExitCode {
+    match outcome {
+        Ok(()) => {
+            console::finish();
+            ExitCode::SUCCESS
+        }
+        Err((message, code)) => failed(&message, ExitCode::from(code)),
     }
 }
 

@@ -87,8 +87,8 @@ pub use quota::log_throttle::LogThrottle;
 pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};
 pub use tls::acceptor::TlsAcceptor;
-pub use tls::client::{ServerKey, TlsClient};
 pub use tls::error::{HandshakeError, TlsError};
+pub use tls::handshake::client::{ServerKey, TlsConnector};
 pub use tls::info::{
     CertificateFacts, ChainFault, HandshakeKind, OffloadOutcome, Refreshed, SealedBy, TlsInfo,
 };

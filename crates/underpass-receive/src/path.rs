@@ -1,6 +1,7 @@
 //! Names that files may be received under.
 
 use crate::error::Error;
+use crate::folder::UPLOADS_FOLDER;
 
 /// A path beneath an area: one name or more, none of them hidden.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -27,6 +28,39 @@ impl RelativePath {
         }
         text.split('/').try_for_each(check_name)?;
         Ok(RelativePath(text.to_owned()))
+    }
+
+    /// As [`parse`](RelativePath::parse), but names may begin with a dot, except for `.`, `..` and
+    /// the folder of partial files.
+    ///
+    /// # Errors
+    /// [`Error::Name`].
+    pub fn parse_hidden(path: &[u8]) -> Result<RelativePath, Error> {
+        let is_reserved =
+            |name: &&[u8]| [&b"."[..], b"..", UPLOADS_FOLDER.as_bytes()].contains(name);
+        if path
+            .split(|byte| *byte == b'/')
+            .any(|name| is_reserved(&name))
+        {
+            return Err(Error::Name("the name is reserved"));
+        }
+        // What is left of a hidden name without its dots is a name like others.
+        let shown = path.split(|byte| *byte == b'/').map(|name| {
+            let dots = name.iter().take_while(|byte| **byte == b'.').count();
+            match &name[dots..] {
+                [] => &b"_"[..],
+                shown => shown,
+            }
+        });
+        RelativePath::parse(&Vec::from_iter(shown).join(&b'/'))?;
+        let is_long = path
+            .split(|byte| *byte == b'/')
+            .any(|name| name.len() > NAME_BYTES_MAX);
+        let text = str::from_utf8(path).map_err(|_| Error::Name("the name is not UTF-8"))?;
+        match is_long || text.len() > PATH_BYTES_MAX {
+            true => Err(Error::Name("a name is longer than 255 bytes")),
+            false => Ok(RelativePath(text.to_owned())),
+        }
     }
 
     /// The path.

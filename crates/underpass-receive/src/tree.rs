@@ -165,6 +165,20 @@ impl PartialTree {
         (self.members, self.bytes)
     }
 
+    /// The hash over the headers of the complete members.
+    pub fn chain(&self) -> HeaderChain {
+        self.chain
+    }
+
+    /// Gives up what is there of the member in progress, which has changed at its sender: the
+    /// stream continues with its headers and all of its content. Call it before anything is pushed.
+    pub fn forget_cut(&mut self) {
+        self.reader = TarReader::after(self.chain);
+        if let Some(checkpoint) = self.record.as_mut().and_then(|record| record.tree.as_mut()) {
+            checkpoint.cut = None;
+        }
+    }
+
     /// What this process has made.
     pub fn summary(&self) -> TreeSummary {
         self.builder.summary

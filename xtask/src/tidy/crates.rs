@@ -30,6 +30,16 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass-receive", &["underpass-tar", "underpass"]),
     ("underpass-tar", &[]),
     (
+        "underpass-sendrecv",
+        &[
+            "underpass-http",
+            "underpass-net",
+            "underpass-receive",
+            "underpass-tar",
+            "underpass",
+        ],
+    ),
+    (
         "underpass-broker",
         &[
             "underpass-log",
@@ -45,6 +55,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "underpass-copy",
             "underpass-log",
             "underpass-net",
+            "underpass-sendrecv",
             "underpass-serve",
             "underpass",
         ],

@@ -22,8 +22,8 @@ struct SourceLimit {
 }
 
 /// The present numbers, rounded up, which may only decrease, except by a new feature: uploads took
-/// 6,300 lines, the broker's administration 2,700, the client's side of HTTP 600, trees 3,600,
-/// `send` and `recv` 3,700. The goals without them are 62,000 and 14,000.
+/// 7,100 lines, the broker's administration 2,700, the client's side of HTTP and TLS 900, trees
+/// 3,600, `send` and `recv` 4,300. The goals without them are 62,000 and 14,000.
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &[
@@ -40,7 +40,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-serve",
             "underpass-tar",
         ],
-        lines_max: 87_000,
+        lines_max: 90_400,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
     SourceLimit {

@@ -8,3 +8,4 @@ mod folder;
 #[path = "../support/mod.rs"]
 mod support;
 mod syscalls;
+mod transfers;

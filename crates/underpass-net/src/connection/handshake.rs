@@ -5,8 +5,8 @@ use crate::connection::wait::WhileDraining;
 use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::tls::acceptor::TlsAcceptor;
-use crate::tls::client::TlsClient;
 use crate::tls::error::HandshakeError;
+use crate::tls::handshake::client::TlsConnector;
 use crate::tls::handshake::{HANDSHAKE_RECORD, HandshakeInProgress};
 use crate::tls::info::Handshake;
 use crate::tls::session::TlsSession;
@@ -15,7 +15,7 @@ use crate::tls::session::TlsSession;
 enum HandshakeAs<'t> {
     /// The server, which has received the start of the client's message.
     Server(&'t TlsAcceptor, Vec<u8>),
-    Client(&'t TlsClient),
+    Client(&'t TlsConnector),
 }
 
 impl Connection {
@@ -50,7 +50,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] ensures its delivery.
-    pub async fn start_tls(&mut self, client: &TlsClient) -> Result<(), HandshakeError> {
+    pub async fn start_tls(&mut self, client: &TlsConnector) -> Result<(), HandshakeError> {
         self.start_request_deadline(self.worker().limits.handshake_timeout);
         self.shake_hands(HandshakeAs::Client(client)).await
     }

@@ -1,5 +1,7 @@
 //! A TLS handshake on a socket, as the server or as the client.
 
+pub(crate) mod client;
+
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -24,8 +26,8 @@ use crate::io::socket::PlainSocket;
 use crate::io::step_gate::StepGate;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
-use crate::tls::client::{TlsClient, WRONG_KEY};
 use crate::tls::error::HandshakeError;
+use crate::tls::handshake::client::{TlsConnector, WRONG_KEY};
 use crate::tls::info::{HandshakeKind, TlsInfo, iana_name};
 use crate::tls::offload::{Offload, PendingOffload};
 use crate::tls::reading::{SignatureCost, identity, key_sha256};
@@ -57,23 +59,23 @@ pub(crate) struct HandshakeInProgress<'s> {
 }
 
 /// The side of a handshake that is ours.
-enum Side {
+enum HandshakeSide {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
-impl Side {
+impl HandshakeSide {
     fn common(&self) -> &CommonState {
         match self {
-            Side::Server(connection) => connection,
-            Side::Client(connection) => connection,
+            HandshakeSide::Server(connection) => connection,
+            HandshakeSide::Client(connection) => connection,
         }
     }
 }
 
 /// The state of a handshake, apart from its socket.
 struct HandshakeMachine {
-    side: Side,
+    side: HandshakeSide,
     /// Records that have been received and not used yet.
     received: Vec<u8>,
     /// The length that rustls has seen: one record more each time that it needs input, so that
@@ -128,7 +130,7 @@ impl<'s> HandshakeInProgress<'s> {
 
     /// Creates a client's handshake.
     pub(crate) fn connecting(
-        client: &TlsClient,
+        client: &TlsConnector,
         socket: &'s PlainSocket,
     ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
         Ok(HandshakeInProgress {
@@ -158,7 +160,7 @@ impl<'s> HandshakeInProgress<'s> {
         // are sent with the first response.
         let version = self.machine.side.common().protocol_version();
         match (&self.machine.side, version) {
-            (Side::Server(_), Some(ProtocolVersion::TLSv1_3)) => {}
+            (HandshakeSide::Server(_), Some(ProtocolVersion::TLSv1_3)) => {}
             _ => self.flush().await?,
         }
         // A client with Nagle's algorithm holds its request back until the end of its handshake is
@@ -274,7 +276,7 @@ impl HandshakeMachine {
         let connection = acceptor.session();
         let connection = connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         Ok(HandshakeMachine {
-            side: Side::Server(Box::new(connection)),
+            side: HandshakeSide::Server(Box::new(connection)),
             received,
             shown: 0,
             unsent: Vec::new(),
@@ -289,11 +291,11 @@ impl HandshakeMachine {
     }
 
     /// Creates a client's.
-    fn connecting(client: &TlsClient) -> Result<HandshakeMachine, HandshakeError> {
+    fn connecting(client: &TlsConnector) -> Result<HandshakeMachine, HandshakeError> {
         let connection = client.session();
         let connection = connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         Ok(HandshakeMachine {
-            side: Side::Client(Box::new(connection)),
+            side: HandshakeSide::Client(Box::new(connection)),
             received: Vec::new(),
             shown: 0,
             unsent: Vec::new(),
@@ -366,11 +368,11 @@ impl HandshakeMachine {
         let shown = &mut self.received[..self.shown];
         let start = self.unsent.len();
         let (discard, step) = match &mut self.side {
-            Side::Server(connection) => {
+            HandshakeSide::Server(connection) => {
                 let UnbufferedStatus { discard, state, .. } = connection.process_tls_records(shown);
                 (discard, heed(state, &mut self.unsent))
             }
-            Side::Client(connection) => {
+            HandshakeSide::Client(connection) => {
                 let UnbufferedStatus { discard, state, .. } = connection.process_tls_records(shown);
                 (discard, heed(state, &mut self.unsent))
             }
@@ -413,8 +415,8 @@ impl HandshakeMachine {
         let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
         let peer = common.peer_certificates().and_then(|chain| chain.first());
         let (client, server_key) = match &self.side {
-            Side::Server(_) => (peer.map(identity), None),
-            Side::Client(_) => (None, peer.and_then(key_sha256)),
+            HandshakeSide::Server(_) => (peer.map(identity), None),
+            HandshakeSide::Client(_) => (None, peer.and_then(key_sha256)),
         };
         let info = TlsInfo {
             version: match suite.tls13() {
@@ -432,11 +434,11 @@ impl HandshakeMachine {
             sealed_by: Cell::default(),
         };
         let (extracted, secrets) = match self.side {
-            Side::Server(connection) => {
+            HandshakeSide::Server(connection) => {
                 let (extracted, secrets) = connection.dangerous_into_kernel_connection()?;
                 (extracted, KernelSecrets::Server(Box::new(secrets)))
             }
-            Side::Client(connection) => {
+            HandshakeSide::Client(connection) => {
                 let (extracted, secrets) = connection.dangerous_into_kernel_connection()?;
                 (extracted, KernelSecrets::Client(Box::new(secrets)))
             }

@@ -17,7 +17,6 @@
 pub(crate) mod acceptor;
 mod certificates;
 mod chain;
-pub(crate) mod client;
 pub(crate) mod error;
 pub(crate) mod handshake;
 pub(crate) mod info;

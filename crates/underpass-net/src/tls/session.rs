@@ -8,6 +8,7 @@
 //! ```
 
 mod receive;
+mod secrets;
 mod sending_key;
 
 use std::cell::RefCell;
@@ -20,10 +21,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use rustls::client::ClientConnectionData;
-use rustls::kernel::KernelConnection;
-use rustls::server::ServerConnectionData;
-use rustls::{AlertDescription, ConnectionTrafficSecrets, ContentType, SupportedCipherSuite};
+use rustls::{AlertDescription, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
 use underpass::drive::tokio::{Stream, Turn, await_disk, gather};
 use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
@@ -40,6 +38,8 @@ use crate::tls::message_rate::MessageRate;
 use crate::tls::offload::{PendingOffload, Sealing};
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, RECORD_BYTES_MAX, Sealer};
 use crate::tls::shared::{AlertDirection, TlsShared};
+
+pub(crate) use secrets::KernelSecrets;
 
 /// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
@@ -61,31 +61,6 @@ pub(crate) struct HandshakeResult {
     pub(crate) received: Vec<u8>,
     pub(crate) info: TlsInfo,
     pub(crate) shared: Arc<TlsShared>,
-}
-
-/// The secrets of a session, which derive its next keys.
-pub(crate) enum KernelSecrets {
-    Server(Box<KernelConnection<ServerConnectionData>>),
-    Client(Box<KernelConnection<ClientConnectionData>>),
-}
-
-/// The number of the next record, and the key for it.
-type NextKey = Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
-
-impl KernelSecrets {
-    fn update_sending(&mut self) -> NextKey {
-        match self {
-            KernelSecrets::Server(secrets) => secrets.update_tx_secret(),
-            KernelSecrets::Client(secrets) => secrets.update_tx_secret(),
-        }
-    }
-
-    fn update_receiving(&mut self) -> NextKey {
-        match self {
-            KernelSecrets::Server(secrets) => secrets.update_rx_secret(),
-            KernelSecrets::Client(secrets) => secrets.update_rx_secret(),
-        }
-    }
 }
 
 struct SessionState {

@@ -29,17 +29,17 @@ pub enum ServerKey {
 }
 
 /// The client side of TLS 1.3, for [`Connection::start_tls`](crate::Connection::start_tls).
-pub struct TlsClient {
+pub struct TlsConnector {
     config: Arc<ClientConfig>,
     shared: Arc<TlsShared>,
 }
 
-impl TlsClient {
+impl TlsConnector {
     /// Creates a client that accepts one server, or any.
     ///
     /// # Errors
     /// [`TlsError::Setup`] from the cryptographic library.
-    pub fn new(server: ServerKey) -> Result<TlsClient, TlsError> {
+    pub fn new(server: ServerKey) -> Result<TlsConnector, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = Arc::new(KeyVerifier {
             server,
@@ -58,7 +58,7 @@ impl TlsClient {
         config.enable_secret_extraction = true;
         // The name would be in the clear, and decides nothing.
         config.enable_sni = false;
-        Ok(TlsClient {
+        Ok(TlsConnector {
             config: Arc::new(config),
             shared: Arc::default(),
         })
@@ -192,12 +192,12 @@ mod tests {
         let connected = connector.connect(&Address::Tcp(to), WAIT_MAX).await;
         let mut connection = connected.unwrap();
         connection
-            .start_tls(&TlsClient::new(expected).unwrap())
+            .start_tls(&TlsConnector::new(expected).unwrap())
             .await?;
         let key = connection.tls().and_then(|tls| tls.server_key);
         let mut returned = Vec::new();
         for part in body.chunks(60_000) {
-            connection.outbox().push(Piece::Bytes(part.to_vec().into()));
+            connection.outbox().push(Piece::Bytes(part.to_vec()));
             connection.flush().await.unwrap();
             let until = returned.len() + part.len();
             while returned.len() < until {

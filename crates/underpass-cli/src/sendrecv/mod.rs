@@ -1,0 +1,196 @@
+//! `underpass send` and `underpass recv`: one transfer between two machines.
+
+mod arguments;
+mod display;
+mod outcome;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use underpass_net::{ShutdownPhase, SignalAction, watch_signals};
+use underpass_sendrecv::{
+    ConnectOptions, Error, Item, ItemKind, KeptTicket, Security, Ticket, TransferProgress,
+    TransferRole, WaitingSide, pull, push,
+};
+
+pub(crate) use arguments::{ReceiveArguments, SendArguments};
+pub(crate) use outcome::CommandResult;
+
+use self::arguments::TransferArguments;
+use self::display::{Display, receiver_lines, sender_lines};
+use self::outcome::{CommandError, failure, usage};
+use crate::console;
+
+/// The exit code after Ctrl-C, as shells give it.
+const INTERRUPTED: u8 = 130;
+
+/// Sends items, to a waiting receiver or by waiting for one.
+///
+/// # Errors
+/// A message for the user, and the exit code.
+pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
+    let (ticket, paths) = arguments.ticket_and_paths()?;
+    let items = items(&paths)?;
+    let transfer = &arguments.transfer;
+    match ticket {
+        Some(ticket) => {
+            let options = connect(transfer, ticket)?;
+            let total = items.iter().map(size_of).sum();
+            let attributes = arguments.attributes();
+            run(transfer, total, |progress| {
+                push(&options, &items, attributes, progress)
+            })
+        }
+        None => {
+            let what = paths
+                .iter()
+                .map(|path| absolute(path).display().to_string());
+            let what = format!("send {}", Vec::from_iter(what).join("\n"));
+            let role = TransferRole::Offer(items.clone(), arguments.attributes());
+            wait(transfer, role, &what, |ticket| sender_lines(ticket, &items))
+        }
+    }
+}
+
+/// Receives items, from a waiting sender or by waiting for one.
+///
+/// # Errors
+/// A message for the user, and the exit code.
+pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
+    let (ticket, folder) = arguments.ticket_and_folder()?;
+    let target = arguments.target(folder);
+    let transfer = &arguments.transfer;
+    match ticket {
+        Some(ticket) => {
+            let options = connect(transfer, ticket)?;
+            run(transfer, 0, |progress| pull(&options, &target, progress))
+        }
+        None => {
+            let what = format!("recv {}", absolute(&target.folder).display());
+            let folder = target.folder.clone();
+            wait(transfer, TransferRole::Receive(target), &what, |ticket| {
+                receiver_lines(ticket, &folder)
+            })
+        }
+    }
+}
+
+fn items(paths: &[PathBuf]) -> Result<Vec<Item>, CommandError> {
+    let items: Result<Vec<_>, _> = paths.iter().map(|path| Item::at(path)).collect();
+    let items = items.map_err(|error| failure(&error))?;
+    for (index, item) in items.iter().enumerate() {
+        if items[..index].iter().any(|other| other.name == item.name) {
+            let name = &item.name;
+            return Err(usage(format!(
+                "two of the paths end with '{name}', and would have the same name at the receiver; \
+                 send their folder, or one after the other"
+            )));
+        }
+    }
+    Ok(items)
+}
+
+fn size_of(item: &Item) -> u64 {
+    match &item.kind {
+        ItemKind::File(path) => path.metadata().map_or(0, |metadata| metadata.len()),
+        ItemKind::Tree(_) | ItemKind::Stdin => 0,
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn connect(arguments: &TransferArguments, ticket: Ticket) -> Result<ConnectOptions, CommandError> {
+    let port = ticket.port;
+    Ok(ConnectOptions {
+        ticket,
+        to: arguments.addresses_to(port)?,
+        limits: arguments.limits(),
+        retry_timeout: arguments.retry,
+    })
+}
+
+/// Runs the connecting side, and shows its progress.
+fn run(
+    arguments: &TransferArguments,
+    total: u64,
+    transfer: impl FnOnce(&Arc<TransferProgress>) -> Result<(), Error>,
+) -> CommandResult {
+    let progress = Arc::new(TransferProgress::default());
+    progress
+        .total
+        .store(total, std::sync::atomic::Ordering::Relaxed);
+    interrupt_ends()?;
+    let display = Display::start(arguments, &progress);
+    let done = transfer(&progress);
+    display.finish(done.is_ok());
+    done.map_err(|error| failure(&error))
+}
+
+/// Ends the process on a signal. What was received stays, and the same command continues.
+fn interrupt_ends() -> CommandResult {
+    let watched = watch_signals(|action| {
+        if action == SignalAction::Stop {
+            console::say_error("interrupted; the same command continues");
+            console::finish();
+            std::process::exit(INTERRUPTED.into());
+        }
+    });
+    watched.map_err(|error| (error.to_string(), 1))
+}
+
+/// Runs the waiting side.
+fn wait(
+    arguments: &TransferArguments,
+    role: TransferRole,
+    what: &str,
+    lines: impl FnOnce(&Ticket) -> String,
+) -> CommandResult {
+    let states = state_folder()
+        .ok_or_else(|| usage("no folder for the ticket; set XDG_STATE_HOME or HOME"))?;
+    let kept = KeptTicket::open(&states, what).map_err(|error| failure(&error))?;
+    let listening = WaitingSide::start(role, &arguments.listening()?, kept);
+    let listening = listening.map_err(|error| failure(&error))?;
+    let shutdown = listening.shutdown();
+    let watched = watch_signals(move |action| {
+        if action == SignalAction::Stop {
+            shutdown.escalate();
+            if shutdown.phase() == ShutdownPhase::Now {
+                std::process::exit(INTERRUPTED.into());
+            }
+        }
+    });
+    watched.map_err(|error| (error.to_string(), 1))?;
+    if listening.ticket.security == Security::Plain {
+        console::say_error(
+            "not encrypted: use --plain only in networks that you trust; both sides prove that \
+             they know the ticket, and others can read and change what is sent",
+        );
+    }
+    console::say(&lines(&listening.ticket));
+    let display = Display::start(arguments, &listening.progress);
+    let is_complete = listening.wait();
+    display.finish(is_complete);
+    match is_complete {
+        true => Ok(()),
+        false => Err((
+            "stopped before the transfer was complete; the same command continues with the same \
+             ticket"
+                .to_owned(),
+            INTERRUPTED,
+        )),
+    }
+}
+
+/// Returns the folder for tickets.
+fn state_folder() -> Option<PathBuf> {
+    let variable = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let own = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+    Some(own?.join("underpass/tickets"))
+}

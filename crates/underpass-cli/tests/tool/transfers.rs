@@ -1,0 +1,146 @@
+//! `send` and `recv`: the real tool at both ends, and curl and tar at one.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use underpass_testkit::{ChildProcess, assert_same_files, content, run, run_with_input};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
+
+/// Starts a waiting side, and returns the lines that it prints for the other one.
+fn waiting(words: &[&str], folder: &Path) -> (ChildProcess, String, String) {
+    let mut command = Command::new(BINARY);
+    command.args(words).args(["--listen", "127.0.0.1:0"]);
+    command
+        .current_dir(folder)
+        .env("XDG_STATE_HOME", folder.join("state"));
+    let process = ChildProcess::spawn(&mut command);
+    process.hear("on the other machine:");
+    let ours = process.hear("underpass ");
+    let curl = process.hear("curl ").trim().to_owned();
+    let ticket = ours.split_whitespace().last().expect("a ticket").to_owned();
+    (process, ticket, curl)
+}
+
+fn tool(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(words).current_dir(folder);
+    command
+}
+
+#[test]
+fn a_file_and_a_folder_arrive_whichever_side_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::create_dir_all(top.join("photos/2026")).expect("room");
+    fs::write(top.join("photos/2026/one"), content(1, 300_000)).expect("room");
+    fs::write(top.join("film"), content(2, 5_000_000)).expect("room");
+    for (mode, into) in [("", "a"), ("--plain", "b")] {
+        let extra: &[&str] = if mode.is_empty() { &[] } else { &[mode] };
+        let (there, back) = (top.join(into), top.join(format!("{into}2")));
+        fs::create_dir(&there).expect("room");
+        fs::create_dir(&back).expect("room");
+        let words = [&["recv", into][..], extra].concat();
+        let (receiver, ticket, _) = waiting(&words, top);
+        let sent = run(&mut tool(
+            top,
+            &["send", "film", "photos", &ticket, "--explain"],
+        ));
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+        // Plain bytes leave by the kernel alone.
+        let by_kernel = sent.errors.contains("splice") || sent.errors.contains("sendfile");
+        assert_eq!(by_kernel, mode == "--plain", "{sent:?}");
+        assert_eq!(receiver.end().code, Some(0));
+        let words = [&["send", "film", "photos"][..], extra].concat();
+        let (sender, ticket, _) = waiting(&words, top);
+        let received = run(&mut tool(&back, &["recv", &ticket]));
+        assert_eq!(received.code, Some(0), "{received:?}");
+        assert_eq!(sender.end().code, Some(0));
+        for copy in [&there, &back] {
+            assert_same_files(&top.join("film"), &copy.join("film"));
+            let photo = "photos/2026/one";
+            assert_same_files(&top.join(photo), &copy.join(photo));
+        }
+    }
+}
+
+#[test]
+fn curl_and_tar_take_part_and_a_wrong_pin_sends_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::create_dir_all(top.join("photos")).expect("room");
+    fs::create_dir_all(top.join("in")).expect("room");
+    fs::write(top.join("photos/one"), content(1, 300_000)).expect("room");
+    fs::write(top.join("film"), content(2, 2_000_000)).expect("room");
+    let (receiver, _, line) = waiting(&["recv", "in", "--count", "2"], top);
+    let shell = |script: &str| run(Command::new("sh").args(["-c", script]).current_dir(top));
+    let curl = line.replacen("curl ", "curl -sSf ", 1);
+    let wrong = curl
+        .replace("sha256//", "sha256//AAAA")
+        .replace("FILE", "film");
+    assert_ne!(shell(&wrong).code, Some(0));
+    assert_eq!(fs::read_dir(top.join("in")).expect("a folder").count(), 0);
+    let sent = shell(&curl.replace("FILE", "film"));
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    let sent = shell(&format!("tar -c photos | {}", curl.replace("FILE", "-")));
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    assert_eq!(receiver.end().code, Some(0));
+    assert_same_files(&top.join("film"), &top.join("in/film"));
+    assert_same_files(&top.join("photos/one"), &top.join("in/photos/one"));
+    let (sender, _, line) = waiting(&["send", "film"], top);
+    let fetch = line.replacen("curl ", "curl -sSf ", 1);
+    let fetched = shell(&format!("cd in && rm film && {fetch}"));
+    assert_eq!(fetched.code, Some(0), "{fetched:?}");
+    assert_eq!(sender.end().code, Some(0));
+    assert_same_files(&top.join("film"), &top.join("in/film"));
+}
+
+#[test]
+fn each_mistake_has_a_message_and_a_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::write(top.join("film"), "content").expect("room");
+    fs::create_dir(top.join("other")).expect("room");
+    fs::write(top.join("other/film"), "content").expect("room");
+    let (receiver, ticket, _) = waiting(&["recv"], top);
+    let typo = format!("{}x", &ticket[..ticket.len() - 1]);
+    let cut = &ticket[..ticket.len() - 9];
+    for (words, code, says) in [
+        (&["send", "film", &typo][..], 3, "copy the whole line"),
+        (&["send", "film", cut][..], 3, "copy the whole line"),
+        (&["send", &ticket][..], 2, "before the ticket"),
+        (&["send", "missing", &ticket][..], 1, "missing"),
+        (
+            &["send", "film", "other/film", &ticket][..],
+            2,
+            "two of the paths",
+        ),
+        (&["send", "film", &ticket, &ticket][..], 2, "two tickets"),
+        (
+            &["send", "film", &ticket, "--to", "127.0.0.1:1"][..],
+            7,
+            "cannot be reached",
+        ),
+        (&["send", "film", &ticket][..], 1, "--force"),
+    ] {
+        let done = run(&mut tool(top, words));
+        assert_eq!(done.code, Some(code), "{words:?}: {done:?}");
+        assert!(done.errors.contains(says), "{words:?}: {done:?}");
+    }
+    drop(receiver);
+    let gone = run(&mut tool(top, &["send", "film", &ticket]));
+    assert_eq!(gone.code, Some(7), "{gone:?}");
+}
+
+#[test]
+fn standard_input_is_sent_as_it_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    let (receiver, ticket, _) = waiting(&["recv"], top);
+    let body = content(3, 3_000_000);
+    let sent = run_with_input(&mut tool(top, &["send", "-", &ticket]), &body);
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    assert_eq!(receiver.end().code, Some(0));
+    assert!(fs::read(top.join("stdin")).expect("a file") == body);
+}

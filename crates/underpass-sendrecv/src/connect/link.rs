@@ -1,0 +1,106 @@
+//! The connection to a waiting side, made again when it is lost.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Builder;
+
+use crate::connect::options::ConnectOptions;
+use crate::connect::peer::Peer;
+use crate::error::Error;
+use crate::progress::{TransferEvent, TransferProgress};
+
+/// The pauses between attempts.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(5),
+];
+
+/// The connection to a waiting side, made again when it is lost.
+pub(super) struct Link<'o> {
+    options: &'o ConnectOptions,
+    progress: Arc<TransferProgress>,
+    peer: Option<Peer>,
+}
+
+impl<'o> Link<'o> {
+    /// Connects for the first time: no attempt is repeated.
+    pub(super) async fn open(
+        options: &'o ConnectOptions,
+        progress: &Arc<TransferProgress>,
+    ) -> Result<Self, Error> {
+        let mut link = Link {
+            options,
+            progress: Arc::clone(progress),
+            peer: None,
+        };
+        link.peer().await?;
+        Ok(link)
+    }
+
+    /// Returns the connection, which is made if there is none.
+    pub(super) async fn peer(&mut self) -> Result<&mut Peer, Error> {
+        if self.peer.as_ref().is_some_and(Peer::is_spent) {
+            self.peer = None;
+        }
+        let peer = match self.peer.take() {
+            Some(peer) => peer,
+            None => {
+                let peer = Peer::dial(self.options).await?;
+                let address = peer.address().to_string();
+                self.progress.record(TransferEvent::Connected(address));
+                peer
+            }
+        };
+        Ok(self.peer.insert(peer))
+    }
+
+    /// Makes attempts until one succeeds, fails for good, or nothing was reached for too long.
+    pub(super) async fn persist<T>(
+        &mut self,
+        mut attempt: impl AsyncFnMut(&mut Peer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut lost_since: Option<Instant> = None;
+        let mut pauses = PAUSES.iter();
+        loop {
+            let progress = Arc::clone(&self.progress);
+            let done = match self.peer().await {
+                Ok(peer) => {
+                    let before = progress.account().bytes();
+                    let done = attempt(peer).await;
+                    if progress.account().bytes() != before {
+                        (lost_since, pauses) = (None, PAUSES.iter());
+                    }
+                    done
+                }
+                Err(error) => Err(error),
+            };
+            let error = match done {
+                Err(error) if error.is_passing() => error,
+                done => return done,
+            };
+            self.peer = None;
+            let since = *lost_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.options.retry_timeout {
+                return Err(error);
+            }
+            self.progress.record(TransferEvent::Lost(error.to_string()));
+            let pause = pauses.next().unwrap_or(&PAUSES[PAUSES.len() - 1]);
+            tokio::time::sleep(*pause).await;
+        }
+    }
+}
+
+/// Runs a transfer on this thread.
+pub(super) fn block_on<T>(transfer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::Local {
+        doing: "starting the event loop",
+        errno: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
+    })?;
+    runtime.block_on(transfer)
+}

@@ -1,0 +1,149 @@
+//! Fetches the items that a waiting sender offers.
+
+mod file;
+mod stream;
+mod tree;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use underpass_http::body::framing::Framing;
+use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
+
+use crate::connect::link::{Link, block_on};
+use crate::connect::options::ConnectOptions;
+use crate::connect::peer::{Ask, Peer};
+use crate::error::Error;
+use crate::list::{OfferedItem, OfferedKind};
+use crate::progress::TransferProgress;
+use crate::target::ReceiveOptions;
+
+/// Bytes of the list of items.
+const LIST_BYTES_MAX: usize = 1 << 20;
+
+/// An item to fetch, and its place.
+struct ItemFetch<'i> {
+    item: &'i OfferedItem,
+    path: RelativePath,
+    area: &'i Area,
+    options: &'i ReceiveOptions,
+    progress: &'i TransferProgress,
+}
+
+/// Fetches everything that is offered, reconnecting as long as that helps. Blocks until it is
+/// stored.
+///
+/// # Errors
+/// [`Error`]; items before the one that failed are stored.
+pub fn pull(
+    options: &ConnectOptions,
+    target: &ReceiveOptions,
+    progress: &Arc<TransferProgress>,
+) -> Result<(), Error> {
+    let area = target.open()?;
+    block_on(async {
+        let mut link = Link::open(options, progress).await?;
+        let items = link.persist(list).await?;
+        let total = items.iter().map(|item| item.size).sum();
+        progress.total.store(total, Relaxed);
+        for item in &items {
+            let fetched = ItemFetch::new(item, &area, target, progress)?;
+            let base = progress.bytes.load(Relaxed);
+            let pulled = link.persist(async |peer: &mut Peer| {
+                progress.bytes.store(base, Relaxed);
+                fetched.check_place()?;
+                match item.kind {
+                    OfferedKind::File => fetched.pull_file(peer).await,
+                    OfferedKind::Tree => fetched.pull_tree(peer).await,
+                    OfferedKind::Stream => fetched.pull_stream(peer).await,
+                }
+            });
+            pulled.await?;
+            progress.files.fetch_add(1, Relaxed);
+        }
+        link.persist(complete).await
+    })
+}
+
+/// Asks for the list of items.
+async fn list(peer: &mut Peer) -> Result<Vec<OfferedItem>, Error> {
+    let reply = peer.fetch(&get(None, "")).await?;
+    if reply.status != 200 {
+        return Err(peer.refusal(reply).await);
+    }
+    let text = peer.text(reply, LIST_BYTES_MAX).await?;
+    let items: Option<Vec<_>> = text.lines().map(OfferedItem::parse).collect();
+    items.ok_or_else(|| Error::Refused {
+        status: 200,
+        why: "its list of items is malformed".to_owned(),
+    })
+}
+
+/// Says that everything is stored.
+async fn complete(peer: &mut Peer) -> Result<(), Error> {
+    let ask = Ask {
+        method: "POST",
+        ..get(None, "?complete")
+    };
+    let reply = peer.fetch(&ask).await?;
+    match reply.status {
+        204 => Ok(()),
+        _ => Err(peer.refusal(reply).await),
+    }
+}
+
+fn get<'n>(name: Option<&'n str>, suffix: &'static str) -> Ask<'n> {
+    Ask {
+        method: "GET",
+        name,
+        suffix,
+        framing: Framing::Empty,
+        fields: Vec::new(),
+    }
+}
+
+impl<'i> ItemFetch<'i> {
+    fn new(
+        item: &'i OfferedItem,
+        area: &'i Area,
+        options: &'i ReceiveOptions,
+        progress: &'i TransferProgress,
+    ) -> Result<ItemFetch<'i>, Error> {
+        let path = options
+            .path_of(&item.name)
+            .map_err(|source| Error::Target {
+                path: item.name.clone(),
+                source,
+            })?;
+        Ok(ItemFetch {
+            item,
+            path,
+            area,
+            options,
+            progress,
+        })
+    }
+
+    fn failed(&self, source: ReceiveFault) -> Error {
+        Error::Target {
+            path: self.item.name.clone(),
+            source,
+        }
+    }
+
+    /// Refuses an item whose name is taken.
+    fn check_place(&self) -> Result<(), Error> {
+        let is_kept = self.options.overwrite() == Overwrite::Refused;
+        match is_kept && self.area.stat(&self.path).is_ok() {
+            true => Err(self.failed(ReceiveFault::Exists)),
+            false => Ok(()),
+        }
+    }
+
+    /// The error for a part of something that has changed since.
+    fn changed(&self) -> Error {
+        Error::Lost {
+            why: format!("{} has changed since a part of it was sent", self.item.name),
+        }
+    }
+}

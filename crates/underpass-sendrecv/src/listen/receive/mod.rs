@@ -1,0 +1,167 @@
+//! The role of a waiting receiver.
+
+mod file;
+mod stop;
+mod tree;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use tokio::sync::Notify;
+use underpass_http::path::PathForm;
+use underpass_http::status::Status;
+use underpass_net::Connection;
+use underpass_receive::{Area, Error as ReceiveFault, RelativePath};
+
+use self::stop::ReceiveStop;
+use crate::listen::exchange::{RoleContext, Then, respond};
+use crate::listen::request::{Request, ShortResponse, Verb};
+use crate::profile::{self, SourceStamp, TreePosition};
+use crate::target::ReceiveOptions;
+
+/// The state of the worker of a receiver.
+pub(super) struct ReceiveRole {
+    area: Arc<Area>,
+    options: ReceiveOptions,
+    /// The items that are being received.
+    running: RefCell<HashMap<String, Rc<Running>>>,
+    /// The items that are complete, with their stamps: a sender whose last response was lost asks
+    /// again.
+    complete: RefCell<HashMap<String, SourceStamp>>,
+    /// The same for trees, with their ends.
+    complete_trees: RefCell<HashMap<String, TreePosition>>,
+}
+
+/// A request that receives an item. A newer one for the same item ends it.
+#[derive(Debug, Default)]
+struct Running {
+    replaced: Notify,
+    ended: Notify,
+}
+
+impl ReceiveRole {
+    pub(super) fn new(area: &Arc<Area>, options: &ReceiveOptions) -> ReceiveRole {
+        ReceiveRole {
+            area: Arc::clone(area),
+            options: options.clone(),
+            running: RefCell::default(),
+            complete: RefCell::default(),
+            complete_trees: RefCell::default(),
+        }
+    }
+
+    pub(super) async fn answer(
+        &self,
+        worker: &RoleContext,
+        request: &Request,
+        names: &[String],
+        connection: &mut Connection,
+    ) -> Then {
+        let answered = match (request.verb, names, request.form) {
+            (Verb::Put, [name], PathForm::File) => {
+                self.put_file(worker, request, name, connection).await
+            }
+            (Verb::Head, [name], PathForm::File) => self.file_status(name).await,
+            (Verb::Put, [name], PathForm::Folder) => {
+                self.put_tree(worker, request, Some(name), connection).await
+            }
+            (Verb::Put, [], _) => self.put_tree(worker, request, None, connection).await,
+            (Verb::Head, [name], PathForm::Folder) => self.tree_status(name).await,
+            (Verb::Get | Verb::Head, [], _) => Ok(ShortResponse::new(
+                Status::Ok,
+                "underpass recv waits here: send a file with `curl -T FILE URL`",
+            )),
+            (Verb::Put | Verb::Head | Verb::Get | Verb::Post, _, _) => {
+                Err(ShortResponse::new(Status::NotFound, "no such item").into())
+            }
+            (Verb::Other, _, _) => Err(ShortResponse::new(
+                Status::MethodNotAllowed,
+                "only PUT and HEAD are answered",
+            )
+            .into()),
+        };
+        match answered {
+            Ok(response) => {
+                let remaining = request.number(profile::REMAINING).unwrap_or(0);
+                let is_last = request.verb == Verb::Put && remaining == 0;
+                let then = respond(response, request, connection, Then::KeepAlive).await;
+                if is_last && then != Then::Abort {
+                    worker.completed();
+                }
+                then
+            }
+            Err(ReceiveStop::Answer(response)) => {
+                respond(response, request, connection, Then::Close).await
+            }
+            Err(ReceiveStop::Lost) => Then::Abort,
+        }
+    }
+
+    async fn check_room(
+        &self,
+        target: &RelativePath,
+        length: Option<u64>,
+    ) -> Result<(), ReceiveFault> {
+        let (area, target) = (Arc::clone(&self.area), target.clone());
+        let (keep_free, overwrite) = (self.options.keep_free, self.options.overwrite());
+        blocking(move || {
+            match area.stat(&target) {
+                Err(ReceiveFault::NotFound) => {}
+                Err(error) => return Err(error),
+                Ok(_) if overwrite == underpass_receive::Overwrite::Refused => {
+                    return Err(ReceiveFault::Exists);
+                }
+                Ok(_) => {}
+            }
+            match length.unwrap_or(0) > area.space(keep_free)? {
+                true => Err(ReceiveFault::NoSpace),
+                false => Ok(()),
+            }
+        })
+        .await
+    }
+
+    fn target(&self, name: &str) -> Result<RelativePath, ReceiveFault> {
+        self.options.path_of(name)
+    }
+
+    /// Registers a request for an item, after an earlier one has ended.
+    async fn begin(&self, name: &str) -> Rc<Running> {
+        loop {
+            self.end_running(name).await;
+            let mut all = self.running.borrow_mut();
+            if !all.contains_key(name) {
+                let running = Rc::<Running>::default();
+                all.insert(name.to_owned(), Rc::clone(&running));
+                return running;
+            }
+        }
+    }
+
+    async fn end_running(&self, name: &str) {
+        let running = self.running.borrow().get(name).cloned();
+        if let Some(running) = running {
+            let ended = running.ended.notified();
+            running.replaced.notify_one();
+            ended.await;
+        }
+    }
+
+    fn end(&self, name: &str, running: &Running) {
+        self.running.borrow_mut().remove(name);
+        running.ended.notify_waiters();
+    }
+}
+
+/// Runs a job that may wait for the disk.
+async fn blocking<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T, ReceiveFault> + Send + 'static,
+) -> Result<T, ReceiveFault> {
+    match tokio::task::spawn_blocking(job).await {
+        Ok(done) => done,
+        Err(_) => Err(ReceiveFault::of("a job on the disk", Errno::IO)),
+    }
+}

@@ -1,0 +1,147 @@
+//! Transfers that are cut again and again, and continue.
+
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+use underpass_sendrecv::Encryption;
+use underpass_testkit::{content, within};
+
+use super::kit::{CuttingProxy, Folders, items, make_tree, options, receive, send, tree_of};
+
+/// Cuts of each transfer.
+const CUTS: u64 = 12;
+
+#[test]
+fn a_file_arrives_whole_however_often_the_connection_is_cut() {
+    within(|| {
+        for encryption in [Encryption::Tls, Encryption::None] {
+            for waits in ["receiver", "sender"] {
+                let folders = Folders::new();
+                let path = folders.from().join("image");
+                let body = content(9, 30_000_001);
+                fs::write(&path, &body).unwrap();
+                let items = items(&[path]);
+                let waiting = match waits {
+                    "receiver" => folders.receiver(encryption),
+                    _ => folders.sender(&items, encryption),
+                };
+                let proxy = CuttingProxy::start(waiting.address(), 3, CUTS, 4_000_000);
+                let options = options(&waiting.ticket, Some(proxy.address));
+                match waits {
+                    "receiver" => send(&options, &items).unwrap(),
+                    _ => receive(&options, &folders.target()).unwrap(),
+                }
+                waiting.complete();
+                let case = format!("{encryption:?}, {waits} waits");
+                assert!(
+                    fs::read(folders.to().join("image")).unwrap() == body,
+                    "{case}"
+                );
+                // Bytes that were in flight at a cut are sent again, and nothing else.
+                let passed = proxy.passed.load(Relaxed);
+                let cuts = CUTS - proxy.left.load(Relaxed);
+                assert!(cuts > 3, "{case}: {cuts} cuts");
+                assert!(
+                    passed < 60_000_000 + cuts * 5_000_000,
+                    "{case}: {passed} bytes"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_tree_arrives_whole_however_often_the_connection_is_cut() {
+    within(|| {
+        for encryption in [Encryption::Tls, Encryption::None] {
+            for waits in ["receiver", "sender"] {
+                let folders = Folders::new();
+                let tree = folders.from().join("tree");
+                make_tree(&tree, 11, 200);
+                let items = items(std::slice::from_ref(&tree));
+                let waiting = match waits {
+                    "receiver" => folders.receiver(encryption),
+                    _ => folders.sender(&items, encryption),
+                };
+                let proxy = CuttingProxy::start(waiting.address(), 4, CUTS, 2_000_000);
+                let options = options(&waiting.ticket, Some(proxy.address));
+                match waits {
+                    "receiver" => send(&options, &items).unwrap(),
+                    _ => receive(&options, &folders.target()).unwrap(),
+                }
+                waiting.complete();
+                let case = format!("{encryption:?}, {waits} waits");
+                assert_eq!(
+                    tree_of(&folders.to().join("tree")),
+                    tree_of(&tree),
+                    "{case}"
+                );
+                assert_eq!(fs::read_dir(folders.to()).unwrap().count(), 2, "{case}");
+                assert!(CUTS - proxy.left.load(Relaxed) > 2, "{case}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_starts_again_has_the_same_ticket_and_what_had_arrived() {
+    within(|| {
+        let folders = Folders::new();
+        let path = folders.from().join("image");
+        let body = content(2, 8_000_000);
+        fs::write(&path, &body).unwrap();
+        let items = items(&[path]);
+        let waiting = folders.receiver(Encryption::Tls);
+        let ticket = waiting.ticket.clone();
+        // The connection is cut once, and nobody tries again.
+        let proxy = CuttingProxy::start(waiting.address(), 1, 1000, 3_000_000);
+        let mut once = options(&ticket, Some(proxy.address));
+        once.retry_timeout = std::time::Duration::ZERO;
+        while proxy.passed.load(Relaxed) < 1_000_000 {
+            send(&once, &items).unwrap_err();
+        }
+        waiting.stop();
+        let waiting = folders.receiver(Encryption::Tls);
+        assert_eq!(waiting.ticket, ticket);
+        let progress = std::sync::Arc::default();
+        let attributes = underpass_sendrecv::Attributes::Usual;
+        underpass_sendrecv::push(&options(&ticket, None), &items, attributes, &progress).unwrap();
+        let continued = progress.take_events().into_iter().any(|event| {
+            matches!(
+                event,
+                underpass_sendrecv::TransferEvent::Continued { bytes: 1.., .. }
+            )
+        });
+        assert!(continued);
+        waiting.complete();
+        assert!(fs::read(folders.to().join("image")).unwrap() == body);
+        // The ticket is used up.
+        let waiting = folders.receiver(Encryption::Tls);
+        assert_ne!(waiting.ticket, ticket);
+        waiting.stop();
+    });
+}
+
+#[test]
+fn a_source_that_changes_between_two_attempts_is_sent_from_its_start() {
+    within(|| {
+        for encryption in [Encryption::Tls, Encryption::None] {
+            let folders = Folders::new();
+            let path = folders.from().join("image");
+            fs::write(&path, content(2, 8_000_000)).unwrap();
+            let all = items(std::slice::from_ref(&path));
+            let waiting = folders.receiver(encryption);
+            let proxy = CuttingProxy::start(waiting.address(), 1, 1000, 3_000_000);
+            let mut once = options(&waiting.ticket, Some(proxy.address));
+            once.retry_timeout = std::time::Duration::ZERO;
+            while proxy.passed.load(Relaxed) < 1_000_000 {
+                send(&once, &all).unwrap_err();
+            }
+            let body = content(3, 7_000_000);
+            fs::write(&path, &body).unwrap();
+            send(&options(&waiting.ticket, None), &all).unwrap();
+            waiting.complete();
+            assert!(fs::read(folders.to().join("image")).unwrap() == body);
+        }
+    });
+}
