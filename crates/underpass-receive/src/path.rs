@@ -48,7 +48,7 @@ impl RelativePath {
         let shown = path.split(|byte| *byte == b'/').map(|name| {
             let dots = name.iter().take_while(|byte| **byte == b'.').count();
             match &name[dots..] {
-                [] => &b"_"[..],
+                [] if dots > 0 => &b"_"[..],
                 shown => shown,
             }
         });
@@ -104,6 +104,34 @@ fn check_name(name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_names_are_names_like_others_where_they_are_taken() {
+        for good in [".profile", "a/.b", "..a", "...", "a"] {
+            assert!(
+                RelativePath::parse_hidden(good.as_bytes()).is_ok(),
+                "{good}"
+            );
+        }
+        let long = format!(".{}", "a".repeat(255));
+        for bad in [
+            ".",
+            "..",
+            "a/..",
+            "",
+            "a//b",
+            ".\\a",
+            ".a\n",
+            UPLOADS_FOLDER,
+            &long,
+        ] {
+            assert!(
+                RelativePath::parse_hidden(bad.as_bytes()).is_err(),
+                "{bad:?}"
+            );
+        }
+        assert!(RelativePath::parse_hidden(b".\xff").is_err());
+    }
 
     #[test]
     fn paths_cannot_climb_hide_or_deceive() {

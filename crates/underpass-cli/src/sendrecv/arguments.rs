@@ -1,7 +1,7 @@
 //! The arguments of `send` and `recv`.
 
 use std::env;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -157,11 +157,10 @@ impl ReceiveArguments {
 
 impl TransferArguments {
     pub(super) fn listening(&self) -> Result<ListenOptions, CommandError> {
-        let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
         let at = match &self.listen {
-            None => vec![any],
+            None => addresses(":0")?,
             Some(text) => match text.parse::<u16>() {
-                Ok(port) => vec![SocketAddr::new(any.ip(), port)],
+                Ok(port) => addresses(&format!(":{port}"))?,
                 Err(_) => addresses(text)?,
             },
         };

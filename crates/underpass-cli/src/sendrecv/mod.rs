@@ -155,11 +155,9 @@ fn wait(
     let listening = listening.map_err(|error| failure(&error))?;
     let shutdown = listening.shutdown();
     let watched = watch_signals(move |action| {
-        if action == SignalAction::Stop {
+        // What was received stays: there is nothing to wait for.
+        while action == SignalAction::Stop && shutdown.phase() != ShutdownPhase::Now {
             shutdown.escalate();
-            if shutdown.phase() == ShutdownPhase::Now {
-                std::process::exit(INTERRUPTED.into());
-            }
         }
     });
     watched.map_err(|error| (error.to_string(), 1))?;

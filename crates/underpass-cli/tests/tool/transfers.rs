@@ -143,4 +143,17 @@ fn standard_input_is_sent_as_it_comes() {
     assert_eq!(sent.code, Some(0), "{sent:?}");
     assert_eq!(receiver.end().code, Some(0));
     assert!(fs::read(top.join("stdin")).expect("a file") == body);
+    fs::remove_file(top.join("stdin")).expect("a file");
+    fs::write(top.join("body"), &body).expect("room");
+    // The sender waits, with its input in a file.
+    let script = "exec \"$0\" send - --listen 127.0.0.1:0 < body";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, BINARY]).current_dir(top);
+    let sender = ChildProcess::spawn(command.env("XDG_STATE_HOME", top.join("state")));
+    let line = sender.hear("underpass recv ");
+    let ticket = line.split_whitespace().last().expect("a ticket");
+    let received = run(&mut tool(top, &["recv", ticket]));
+    assert_eq!(received.code, Some(0), "{received:?}");
+    assert_eq!(sender.end().code, Some(0));
+    assert!(fs::read(top.join("stdin")).expect("a file") == body);
 }

@@ -245,6 +245,7 @@ async fn push_tree(
         fields: Vec::new(),
     };
     let reply = peer.fetch(&ask).await?;
+    let before = progress.bytes.load(Relaxed);
     let known = reply.field(profile::POSITION).and_then(TreePosition::parse);
     let mut stream = TreeStream::of(path, attributes)?;
     let mut fields = vec![
@@ -287,7 +288,7 @@ async fn push_tree(
     }
     progress.record(TransferEvent::Complete {
         name: name.to_owned(),
-        bytes: progress.bytes.load(Relaxed),
+        bytes: progress.bytes.load(Relaxed) - before,
     });
     stream.outcome()
 }

@@ -1,5 +1,6 @@
 //! The role of a waiting sender.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,17 +21,22 @@ use crate::offer::tree::{Attributes, Continued, TreeStream};
 use crate::offer::{Item, ItemKind, open, stamp, window};
 use crate::profile::{self, TreePosition, WindowHash};
 use crate::progress::TransferEvent;
-use crate::tree;
+use crate::{stdin, tree};
 
 /// The state of the worker of a sender.
 pub(super) struct OfferRole {
     items: Vec<Item>,
     attributes: Attributes,
+    stdin_is_taken: Cell<bool>,
 }
 
 impl OfferRole {
     pub(super) fn new(items: Vec<Item>, attributes: Attributes) -> OfferRole {
-        OfferRole { items, attributes }
+        OfferRole {
+            items,
+            attributes,
+            stdin_is_taken: Cell::new(false),
+        }
     }
 
     pub(super) async fn answer(
@@ -63,6 +69,9 @@ impl OfferRole {
                     return self
                         .send_tree(worker, request, (item, path), connection)
                         .await;
+                }
+                (ItemKind::Stdin, PathForm::File) if request.verb == Verb::Get => {
+                    return self.send_stdin(worker, request, connection).await;
                 }
                 _ => ShortResponse::new(Status::NotFound, "no such item"),
             },
@@ -112,6 +121,7 @@ impl OfferRole {
                 Err(_) => Then::Abort,
             };
         }
+        let before = worker.progress.bytes.load(Relaxed);
         let sent = tree::send(&mut stream, connection, &worker.progress).await;
         for warning in stream.warnings() {
             worker.progress.record(TransferEvent::Warning(warning));
@@ -124,12 +134,36 @@ impl OfferRole {
         }
         worker.progress.record(TransferEvent::Complete {
             name: item.name.clone(),
-            bytes: worker.progress.bytes.load(Relaxed),
+            bytes: worker.progress.bytes.load(Relaxed) - before,
         });
         if request.field(profile::VERSION).is_none() && self.items.len() == 1 {
             worker.completed();
         }
         Then::KeepAlive
+    }
+
+    /// Sends standard input, once.
+    async fn send_stdin(
+        &self,
+        worker: &RoleContext,
+        request: &Request,
+        connection: &mut Connection,
+    ) -> Then {
+        if self.stdin_is_taken.replace(true) {
+            let text = "standard input was sent already, and cannot be sent twice";
+            let response = ShortResponse::new(Status::Gone, text);
+            return respond(response, request, connection, Then::KeepAlive).await;
+        }
+        let head = ShortResponse::new(Status::Ok, "").head(None, request.closes);
+        connection.outbox().push(Piece::Bytes(head));
+        match stdin::send(connection, &worker.progress).await {
+            Ok(()) => Then::KeepAlive,
+            Err(error) => {
+                let why = error.to_string();
+                worker.progress.record(TransferEvent::Lost(why));
+                Then::Abort
+            }
+        }
     }
 
     fn open_tree(
