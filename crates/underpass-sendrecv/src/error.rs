@@ -156,6 +156,22 @@ impl From<ConnectionError> for Error {
     }
 }
 
+/// Returns text of the other side as it may be shown: without control characters, and without those
+/// that reverse the direction of what follows.
+pub fn shown(text: &str) -> String {
+    let is_hidden = |char: char| {
+        char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        match is_hidden(char) {
+            true => shown.extend(char.escape_default()),
+            false => shown.push(char),
+        }
+    }
+    shown
+}
+
 struct Tried<'t>(&'t [(SocketAddr, String)]);
 
 impl fmt::Display for Tried<'_> {

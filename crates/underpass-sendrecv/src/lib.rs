@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod completed;
 mod connect;
 mod error;
 mod list;
@@ -35,7 +36,7 @@ extern crate self as underpass_sendrecv;
 mod transfers;
 
 pub use connect::{ConnectOptions, pull, push};
-pub use error::Error;
+pub use error::{Error, shown};
 pub use listen::{Encryption, KeptTicket, ListenOptions, TransferRole, WaitingSide};
 pub use offer::tree::Attributes;
 pub use offer::{Item, ItemKind};

@@ -41,6 +41,13 @@ pub enum TransferEvent {
         /// Its bytes.
         bytes: u64,
     },
+    /// All of an item has left, and the receiver has not said yet that it is stored.
+    Sent {
+        /// Its name.
+        name: String,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// The connection was lost, and is made again.
     Lost(String),
     /// A request was rejected.

@@ -37,6 +37,8 @@ pub struct ReceiveOptions {
     pub hidden: HiddenNames,
     /// Bytes that stay free on the file system.
     pub keep_free: u64,
+    /// The folder for what a transfer that is started again has to know.
+    pub state: PathBuf,
 }
 
 /// What happens to files that exist.

@@ -76,9 +76,12 @@ impl Ticket {
 
     /// Returns whether a text is meant to be a ticket, complete or not. No usual file name is.
     pub fn is_likely(text: &str) -> bool {
-        text.len() >= CHARACTERS_MIN
-            && text.starts_with(PREFIX)
-            && URL_SAFE_NO_PAD.decode(&text[2..]).is_ok()
+        let word = word(text);
+        let is_of_ticket = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let is_prefixed = word
+            .get(..2)
+            .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+        is_prefixed && word.len() >= CHARACTERS_MIN && word.bytes().all(is_of_ticket)
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -112,6 +115,12 @@ impl Ticket {
     }
 }
 
+/// Returns the ticket in what people paste: with spaces or quotes around it, or the whole line.
+fn word(text: &str) -> &str {
+    let word = text.split_whitespace().next_back().unwrap_or_default();
+    word.trim_matches(['"', '\'', '`'])
+}
+
 fn check(bytes: &[u8]) -> [u8; CHECK_BYTES] {
     let hash = *blake3::hash(bytes).as_bytes();
     [hash[0], hash[1]]
@@ -127,8 +136,12 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Ticket, TicketError> {
-        let text = text.trim();
-        let encoded = text.strip_prefix(PREFIX).ok_or(TicketError::Form)?;
+        let text = word(text);
+        let encoded = match text.strip_prefix(PREFIX) {
+            Some(encoded) => encoded,
+            None if Ticket::is_likely(text) => return Err(TicketError::Damaged),
+            None => return Err(TicketError::Form),
+        };
         let bytes = URL_SAFE_NO_PAD.decode(encoded);
         let bytes = bytes.map_err(|_| match encoded.len() {
             CHARACTERS_MIN.. => TicketError::Damaged,
@@ -136,9 +149,11 @@ impl FromStr for Ticket {
         })?;
         match bytes.first() {
             Some(&VERSION) => {}
-            Some(&version) if bytes.len() > SECRET_BYTES => {
+            // Far versions are typing errors.
+            Some(&version @ 2..16) if bytes.len() > SECRET_BYTES => {
                 return Err(TicketError::Version(version));
             }
+            _ if encoded.len() + 2 >= CHARACTERS_MIN => return Err(TicketError::Damaged),
             _ => return Err(TicketError::Form),
         }
         let (content, found) = bytes
@@ -242,6 +257,15 @@ mod tests {
             assert!(!Ticket::is_likely(text));
         }
         let mut bytes = tickets()[0].encode();
+        for pasted in [
+            format!(" {} \n", tickets()[0]),
+            format!("underpass recv '{}'", tickets()[0]),
+        ] {
+            assert_eq!(pasted.parse(), Ok(tickets()[0].clone()));
+            assert!(Ticket::is_likely(&pasted));
+            let lower = pasted.to_lowercase();
+            assert_eq!(lower.parse::<Ticket>(), Err(TicketError::Damaged));
+        }
         bytes[0] = 2;
         let text = format!("up{}", URL_SAFE_NO_PAD.encode(bytes));
         assert_eq!(text.parse::<Ticket>(), Err(TicketError::Version(2)));

@@ -8,8 +8,8 @@ use underpass::{Account, Piece};
 use underpass_http::body::chunk_writer::{CHUNK_END, LAST_CHUNK, push_chunk_head};
 use underpass_net::Connection;
 use underpass_receive::{
-    Area, Error as ReceiveFault, Overwrite, PartialTree, RelativePath, TreeError, TreeInput,
-    TreeMerge, TreeSettings, TreeSummary, UploadRecord,
+    Area, Error as ReceiveFault, HiddenNames, Overwrite, PartialTree, RelativePath, TreeError,
+    TreeInput, TreeMerge, TreeSettings, TreeSummary, UploadRecord,
 };
 
 use crate::body::{Body, BodyReadError};
@@ -207,10 +207,14 @@ pub(crate) fn commit(
     }
 }
 
-/// Returns what a receiver lets trees do.
-pub(crate) fn settings(options: &ReceiveOptions) -> TreeSettings {
+/// Returns what a receiver lets trees do. Only names at the top of the receiver's folder may not be
+/// hidden, which a tree with a name of its own has none of.
+pub(crate) fn settings(options: &ReceiveOptions, target: Option<&RelativePath>) -> TreeSettings {
     TreeSettings {
-        hidden: options.hidden,
+        hidden: match target {
+            Some(_) => HiddenNames::Allowed,
+            None => options.hidden,
+        },
         keep_free: options.keep_free,
         sync: underpass_receive::SyncPolicy::End,
         ..TreeSettings::default()

@@ -151,6 +151,7 @@ impl ReceiveArguments {
                 false => HiddenNames::Refused,
             },
             keep_free: self.keep_free.as_u64(),
+            state: PathBuf::new(),
         }
     }
 }
@@ -180,6 +181,16 @@ impl TransferArguments {
             rate_max: self.bwlimit.and_then(|rate| NonZeroU64::new(rate.as_u64())),
             stall_timeout: STALL_TIMEOUT,
             ..ConnectionLimits::default()
+        }
+    }
+
+    /// Refuses options of a waiting side where a ticket is given.
+    pub(super) fn check_connecting(&self) -> Result<(), CommandError> {
+        match self.listen.is_some() || self.plain || self.count != 1 {
+            true => Err(usage(
+                "--listen, --plain and --count are for the side that waits; this one connects",
+            )),
+            false => Ok(()),
         }
     }
 

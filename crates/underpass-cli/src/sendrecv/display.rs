@@ -13,7 +13,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use underpass_sendrecv::{Item, ItemKind, Security, Ticket, TransferEvent, TransferProgress};
+use underpass_sendrecv::{
+    Item, ItemKind, Security, Ticket, TransferEvent, TransferProgress, shown,
+};
 
 use super::arguments::TransferArguments;
 use crate::console::{say, say_error};
@@ -37,9 +39,7 @@ pub(super) fn receiver_lines(ticket: &Ticket, folder: &Path) -> String {
 
 /// Returns the lines that lead to a waiting sender.
 pub(super) fn sender_lines(ticket: &Ticket, items: &[Item]) -> String {
-    let names = items
-        .iter()
-        .map(|item| item.name.escape_debug().to_string());
+    let names = items.iter().map(|item| shown(&item.name));
     let mut lines = format!(
         "offering {}; on the other machine:\n  underpass recv {ticket}",
         Vec::from_iter(names).join(", ")
@@ -81,9 +81,9 @@ fn pinned(ticket: &Ticket) -> String {
     match &ticket.security {
         Security::Encrypted { key_sha256 } => {
             let pin = STANDARD.encode(key_sha256);
-            format!("-k --pinnedpubkey 'sha256//{pin}' --noproxy '*' ")
+            format!("--fail-with-body -k --pinnedpubkey 'sha256//{pin}' --noproxy '*' ")
         }
-        Security::Plain => "--noproxy '*' ".to_owned(),
+        Security::Plain => "--fail-with-body --noproxy '*' ".to_owned(),
     }
 }
 
@@ -191,6 +191,9 @@ impl Shown {
             TransferEvent::Complete { name, bytes } => {
                 json!({"event": "complete", "name": name, "bytes": bytes})
             }
+            TransferEvent::Sent { name, bytes } => {
+                json!({"event": "sent", "name": name, "bytes": bytes})
+            }
             TransferEvent::Lost(why) => json!({"event": "lost", "why": why}),
             TransferEvent::Rejected(peer) => json!({"event": "rejected", "peer": peer}),
             TransferEvent::Warning(text) => json!({"event": "warning", "text": text}),
@@ -208,20 +211,19 @@ impl Shown {
             }
             TransferEvent::Connected(peer) => format!("connected to {peer}"),
             TransferEvent::Continued { name, bytes } => {
-                format!(
-                    "{}: {} are there already",
-                    name.escape_debug(),
-                    HumanBytes(*bytes)
-                )
+                format!("{}: {} are there already", shown(name), HumanBytes(*bytes))
             }
             TransferEvent::Complete { name, bytes } => {
-                format!("{}: complete, {}", name.escape_debug(), HumanBytes(*bytes))
+                format!("{}: complete, {}", shown(name), HumanBytes(*bytes))
             }
-            TransferEvent::Lost(why) => format!("{}; connecting again", why.escape_debug()),
+            TransferEvent::Sent { name, bytes } => {
+                format!("{}: sent, {}", shown(name), HumanBytes(*bytes))
+            }
+            TransferEvent::Lost(why) => format!("{}; connecting again", shown(why)),
             TransferEvent::Rejected(peer) => {
                 format!("rejected {peer}: it does not have the ticket")
             }
-            TransferEvent::Warning(text) => format!("warning: {}", text.escape_debug()),
+            TransferEvent::Warning(text) => format!("warning: {}", shown(text)),
         };
         self.bar.suspend(|| say_error(&line));
     }

@@ -5,6 +5,9 @@ mod display;
 mod outcome;
 
 use std::env;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,10 +62,18 @@ pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
 /// A message for the user, and the exit code.
 pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
     let (ticket, folder) = arguments.ticket_and_folder()?;
-    let target = arguments.target(folder);
+    make_folder(&folder)?;
+    let mut target = arguments.target(folder);
     let transfer = &arguments.transfer;
     match ticket {
         Some(ticket) => {
+            let states = states()?;
+            let what = format!(
+                "{} {}",
+                ticket.secret.token(),
+                absolute(&target.folder).display()
+            );
+            target.state = states.join(format!("from-{}", file_name(&what)));
             let options = connect(transfer, ticket)?;
             run(transfer, 0, |progress| pull(&options, &target, progress))
         }
@@ -103,6 +114,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 fn connect(arguments: &TransferArguments, ticket: Ticket) -> Result<ConnectOptions, CommandError> {
+    arguments.check_connecting()?;
     let port = ticket.port;
     Ok(ConnectOptions {
         ticket,
@@ -148,8 +160,7 @@ fn wait(
     what: &str,
     lines: impl FnOnce(&Ticket) -> String,
 ) -> CommandResult {
-    let states = state_folder()
-        .ok_or_else(|| usage("no folder for the ticket; set XDG_STATE_HOME or HOME"))?;
+    let states = states()?;
     let kept = KeptTicket::open(&states, what).map_err(|error| failure(&error))?;
     let listening = WaitingSide::start(role, &arguments.listening()?, kept);
     let listening = listening.map_err(|error| failure(&error))?;
@@ -182,7 +193,28 @@ fn wait(
     }
 }
 
+/// Makes the folder to receive into, if only the folder itself is missing.
+fn make_folder(folder: &Path) -> Result<(), CommandError> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err((format!("cannot make {}: {error}", folder.display()), 1))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a file name for a text of any length.
+fn file_name(text: &str) -> String {
+    let mut hasher = std::hash::DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
 /// Returns the folder for tickets.
+fn states() -> Result<PathBuf, CommandError> {
+    state_folder().ok_or_else(|| usage("no folder for the ticket; set XDG_STATE_HOME or HOME"))
+}
+
 fn state_folder() -> Option<PathBuf> {
     let variable = |name| {
         env::var_os(name)

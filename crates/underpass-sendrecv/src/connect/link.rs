@@ -25,10 +25,12 @@ pub(super) struct Link<'o> {
     options: &'o ConnectOptions,
     progress: Arc<TransferProgress>,
     peer: Option<Peer>,
+    /// Whether the peer has ever been reached.
+    is_known: bool,
 }
 
 impl<'o> Link<'o> {
-    /// Connects for the first time: no attempt is repeated.
+    /// Connects for the first time. Where nobody answers, no attempt is repeated.
     pub(super) async fn open(
         options: &'o ConnectOptions,
         progress: &Arc<TransferProgress>,
@@ -37,8 +39,9 @@ impl<'o> Link<'o> {
             options,
             progress: Arc::clone(progress),
             peer: None,
+            is_known: false,
         };
-        link.peer().await?;
+        link.persist(async |_: &mut Peer| Ok(())).await?;
         Ok(link)
     }
 
@@ -79,7 +82,9 @@ impl<'o> Link<'o> {
                 }
                 Err(error) => Err(error),
             };
+            self.is_known |= done.is_ok();
             let error = match done {
+                Err(error @ Error::Unreachable { .. }) if !self.is_known => return Err(error),
                 Err(error) if error.is_passing() => error,
                 done => return done,
             };

@@ -22,7 +22,7 @@ use underpass_net::{
 
 use crate::body::{Body, BodyReadError};
 use crate::connect::options::ConnectOptions;
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::profile;
 use crate::secret::{Nonces, Prover, Secret, nonce_of, nonce_text, random};
 use crate::ticket::{Security, Ticket};
@@ -33,8 +33,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between the starts of attempts to several addresses (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// How long a response may take. The receiver syncs a file before it answers.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a response may take.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the response to a body may take: the receiver syncs what it has stored.
+const STORED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long a response is waited for after the peer has stopped taking the request.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -195,16 +198,16 @@ impl Peer {
     pub(crate) async fn fetch(&mut self, ask: &Ask<'_>) -> Result<Reply, Error> {
         self.ask(ask)?;
         self.connection.flush().await?;
-        self.reply(match ask.method {
+        let to = match ask.method {
             "HEAD" => ResponseTo::Head,
             _ => ResponseTo::Other,
-        })
-        .await
+        };
+        self.next_reply(to, REPLY_TIMEOUT, Interim::Skipped).await
     }
 
-    /// Reads the head of a response.
+    /// Reads the head of the response to a body.
     pub(crate) async fn reply(&mut self, to: ResponseTo) -> Result<Reply, Error> {
-        self.next_reply(to, REPLY_TIMEOUT, Interim::Skipped).await
+        self.next_reply(to, STORED_TIMEOUT, Interim::Skipped).await
     }
 
     /// Waits until the peer asks for the body, by an interim response or by silence; returns its
@@ -285,7 +288,7 @@ impl Peer {
         let text = reply.body.text(&mut self.connection, TEXT_BYTES_MAX).await;
         let text = text.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let shown = text.trim().escape_debug().to_string();
+        let why = shown(text.trim());
         self.is_spent = true;
         match reply.status {
             404 => Error::WrongSecret,
@@ -296,7 +299,7 @@ impl Peer {
                         String::from_utf8_lossy(version).escape_debug().to_string()
                     }),
             },
-            status => Error::Refused { status, why: shown },
+            status => Error::Refused { status, why },
         }
     }
 

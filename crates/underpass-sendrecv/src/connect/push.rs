@@ -101,7 +101,8 @@ async fn push_file(
     let reply = match asked {
         Some(reply) => reply,
         None => {
-            let sent = send_range(peer, &file, (offset, source.size), progress).await;
+            let part = (offset, source.size);
+            let sent = send_range(peer, (&file, &stat, path), part, progress).await;
             match sent {
                 Ok(()) => peer.reply(ResponseTo::Other).await?,
                 // The receiver may have said why before it stopped reading.
@@ -247,7 +248,7 @@ async fn push_tree(
     let reply = peer.fetch(&ask).await?;
     let before = progress.bytes.load(Relaxed);
     let known = reply.field(profile::POSITION).and_then(TreePosition::parse);
-    let mut stream = TreeStream::of(path, attributes)?;
+    let mut stream = TreeStream::of(path, attributes, None)?;
     let mut fields = vec![
         (profile::REMAINING, remaining.to_string()),
         ("Content-Type", profile::TAR.to_owned()),
@@ -258,7 +259,7 @@ async fn push_tree(
             Continued::At(_) if reply.status == 200 => return Ok(()),
             Continued::At(position) => fields.push((profile::POSITION, position.to_string())),
             // Everything is sent again, by a stream from the start.
-            Continued::Changed => stream = TreeStream::of(path, attributes)?,
+            Continued::Changed => stream = TreeStream::of(path, attributes, None)?,
         },
         (404, _) if peer.is_spent() => return Err(Error::WrongSecret),
         (404, _) => {}
@@ -296,7 +297,7 @@ async fn push_tree(
 /// Sends a range of a file, and shows how much of it the peer has acknowledged.
 async fn send_range(
     peer: &mut Peer,
-    file: &File,
+    (file, stat, path): (&File, &Stat, &Path),
     (from, until): (u64, u64),
     progress: &TransferProgress,
 ) -> Result<(), Error> {
@@ -310,6 +311,12 @@ async fn send_range(
     let mut at = from;
     loop {
         let len = SLICE_BYTES.min(until - at);
+        // Before its last bytes the receiver stores nothing.
+        if at + len == until && has_changed(file, stat) {
+            return Err(Error::Changed {
+                path: path.to_owned(),
+            });
+        }
         if len > 0 {
             connection.outbox().push(Piece::Range(FileRange {
                 file: Arc::clone(&shared),

@@ -44,8 +44,9 @@ use crate::secret::Secret;
 use crate::target::ReceiveOptions;
 use crate::ticket::{ADDRESSES_MAX, Security, Ticket};
 
-/// Connections of a transfer: several items at once, and those that a lost network has left.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections of a transfer: those that a lost network has left, and of strangers that must not
+/// keep out who has the ticket.
+const CONNECTIONS_MAX: usize = 1024;
 
 /// How a waiting side can be reached.
 #[derive(Clone, Debug)]
@@ -118,7 +119,11 @@ impl WaitingSide {
             progress: Arc::clone(&progress),
             complete,
             role: match role {
-                TransferRole::Receive(options) => SharedRole::Receive(options.open()?, options),
+                TransferRole::Receive(options) => {
+                    let area = options.open()?;
+                    let state = kept.folder().to_owned();
+                    SharedRole::Receive(area, ReceiveOptions { state, ..options })
+                }
                 TransferRole::Offer(items, attributes) => SharedRole::Offer(items, attributes),
             },
         });

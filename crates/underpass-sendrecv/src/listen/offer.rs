@@ -107,7 +107,7 @@ impl OfferRole {
         (item, path): (&Item, &Path),
         connection: &mut Connection,
     ) -> Then {
-        let (mut stream, response) = match self.open_tree(request, path) {
+        let (mut stream, response) = match self.open_tree(request, (&item.name, path)) {
             Ok(opened) => opened,
             Err(response) => {
                 return respond(response, request, connection, Then::KeepAlive).await;
@@ -132,10 +132,11 @@ impl OfferRole {
                 .record(TransferEvent::Lost(error.to_string()));
             return Then::Abort;
         }
-        worker.progress.record(TransferEvent::Complete {
+        worker.progress.record(TransferEvent::Sent {
             name: item.name.clone(),
             bytes: worker.progress.bytes.load(Relaxed) - before,
         });
+        worker.progress.files.fetch_add(1, Relaxed);
         if request.field(profile::VERSION).is_none() && self.items.len() == 1 {
             worker.completed();
         }
@@ -169,14 +170,20 @@ impl OfferRole {
     fn open_tree(
         &self,
         request: &Request,
-        path: &Path,
+        (name, path): (&str, &Path),
     ) -> Result<(TreeStream, ShortResponse), ShortResponse> {
         let failed = |error: &Error| {
             tracing::warn!("{error}");
             let text = "the folder cannot be read any more; the sender sees why";
             ShortResponse::new(Status::InternalServerError, text)
         };
-        let mut stream = TreeStream::of(path, self.attributes).map_err(|error| failed(&error))?;
+        // tar would spill members without a folder of their own into the current one.
+        let prefix = match request.field(profile::VERSION) {
+            Some(_) => None,
+            None => Some(name),
+        };
+        let stream = TreeStream::of(path, self.attributes, prefix);
+        let mut stream = stream.map_err(|error| failed(&error))?;
         let mut response = ShortResponse::new(Status::Ok, "").with("Content-Type", profile::TAR);
         if let Some(asked) = request.field(profile::POSITION) {
             let asked = TreePosition::parse(asked);
@@ -223,7 +230,7 @@ impl OfferRole {
             Ok(()) => {
                 if request.verb == Verb::Get {
                     worker.progress.bytes.fetch_add(range.length, Relaxed);
-                    worker.progress.record(TransferEvent::Complete {
+                    worker.progress.record(TransferEvent::Sent {
                         name: item.name.clone(),
                         bytes: range.length,
                     });

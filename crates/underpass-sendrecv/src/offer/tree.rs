@@ -42,6 +42,7 @@ pub(crate) struct TreeStream {
     root: PathBuf,
     walk: Walk,
     attributes: Attributes,
+    prefix: Option<Vec<u8>>,
     /// The members that were produced, and the hash over their headers.
     members: u64,
     chain: HeaderChain,
@@ -70,7 +71,12 @@ pub(crate) enum Continued {
 
 impl TreeStream {
     /// Opens a tree; nothing but the folder itself is read yet.
-    pub(crate) fn of(root: &Path, attributes: Attributes) -> Result<TreeStream, Error> {
+    /// The paths of members begin with `prefix`, or are relative to the tree.
+    pub(crate) fn of(
+        root: &Path,
+        attributes: Attributes,
+        prefix: Option<&str>,
+    ) -> Result<TreeStream, Error> {
         let walk = Walk::of(root).map_err(|errno| Error::Source {
             path: root.to_owned(),
             doing: "opening the folder",
@@ -80,6 +86,7 @@ impl TreeStream {
             root: root.to_owned(),
             walk,
             attributes,
+            prefix: prefix.map(|prefix| prefix.as_bytes().to_vec()),
             members: 0,
             chain: HeaderChain::new(),
             buffer: Vec::new(),
@@ -305,22 +312,29 @@ impl TreeStream {
         self.root.join(beneath)
     }
 
+    /// Returns the name of a member by its path beneath the tree.
+    fn name(&self, beneath: &[u8]) -> Vec<u8> {
+        match (&self.prefix, beneath) {
+            (None, []) => b".".to_vec(),
+            (None, beneath) => beneath.to_vec(),
+            (Some(prefix), []) => prefix.clone(),
+            (Some(prefix), beneath) => [&prefix[..], b"/", beneath].concat(),
+        }
+    }
+
     fn member(&self, entry: &WalkEntry) -> Member {
         let stat = &entry.stat;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let kind = match &entry.content {
             Content::Symlink(target) => MemberKind::Symlink(target.clone()),
-            Content::HardLink(first) => MemberKind::HardLink(first.clone()),
+            Content::HardLink(first) => MemberKind::HardLink(self.name(first)),
             Content::File(file) => match holes(file, stat, size) {
                 Some(extents) => MemberKind::SparseFile { size, extents },
                 None => MemberKind::File { size },
             },
             _ => MemberKind::Folder,
         };
-        let path = match entry.path.is_empty() {
-            true => b".".to_vec(),
-            false => entry.path.clone(),
-        };
+        let path = self.name(&entry.path);
         let modified = TarTime {
             seconds: stat.st_mtime,
             nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),

@@ -145,3 +145,50 @@ fn a_source_that_changes_between_two_attempts_is_sent_from_its_start() {
         }
     });
 }
+
+#[test]
+fn items_that_are_complete_are_neither_sent_again_nor_in_the_way() {
+    within(|| {
+        for waits in ["receiver", "sender"] {
+            let folders = Folders::new();
+            let tree = folders.from().join("tree");
+            fs::create_dir_all(tree.join(".git")).unwrap();
+            fs::write(tree.join(".git/config"), "hidden").unwrap();
+            let (one, big) = (folders.from().join("one"), folders.from().join("big"));
+            fs::write(&one, "first").unwrap();
+            let body = content(8, 20_000_000);
+            fs::write(&big, &body).unwrap();
+            let items = items(&[one, tree.clone(), big]);
+            let start = || match waits {
+                "receiver" => folders.receiver(Encryption::None),
+                _ => folders.sender(&items, Encryption::None),
+            };
+            let waiting = start();
+            let ticket = waiting.ticket.clone();
+            let run = |to| {
+                let mut once = options(&ticket, to);
+                once.retry_timeout = std::time::Duration::ZERO;
+                match waits {
+                    "receiver" => send(&once, &items),
+                    _ => receive(&once, &folders.target()),
+                }
+            };
+            let proxy = CuttingProxy::start(waiting.address(), 6, 1000, 9_000_000);
+            // Both sides end after some items are complete.
+            while !folders.to().join("tree").exists() {
+                run(Some(proxy.address)).unwrap_err();
+            }
+            waiting.stop();
+            let waiting = start();
+            assert_eq!(waiting.ticket, ticket);
+            run(None).unwrap();
+            waiting.complete();
+            assert_eq!(
+                tree_of(&folders.to().join("tree")),
+                tree_of(&tree),
+                "{waits} waits"
+            );
+            assert!(fs::read(folders.to().join("big")).unwrap() == body);
+        }
+    });
+}

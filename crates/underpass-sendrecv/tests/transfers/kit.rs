@@ -92,6 +92,7 @@ impl Folders {
             existing: Existing::Kept,
             hidden: HiddenNames::Refused,
             keep_free: 0,
+            state: self.states().join("pull"),
         }
     }
 

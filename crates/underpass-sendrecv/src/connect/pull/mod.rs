@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use underpass_http::body::framing::Framing;
 use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
 
+use crate::completed::CompletedItems;
 use crate::connect::link::{Link, block_on};
 use crate::connect::options::ConnectOptions;
 use crate::connect::peer::{Ask, Peer};
@@ -46,8 +47,13 @@ pub fn pull(
         let items = link.persist(list).await?;
         let total = items.iter().map(|item| item.size).sum();
         progress.total.store(total, Relaxed);
+        let complete_items = CompletedItems::open(&target.state);
         for item in &items {
             let fetched = ItemFetch::new(item, &area, target, progress)?;
+            if complete_items.get(&fetched.key()).is_some() && area.stat(&fetched.path).is_ok() {
+                progress.add_bytes(item.size);
+                continue;
+            }
             let base = progress.bytes.load(Relaxed);
             let pulled = link.persist(async |peer: &mut Peer| {
                 progress.bytes.store(base, Relaxed);
@@ -59,9 +65,12 @@ pub fn pull(
                 }
             });
             pulled.await?;
+            complete_items.add(fetched.key(), item.size.to_string());
             progress.files.fetch_add(1, Relaxed);
         }
-        link.persist(complete).await
+        link.persist(complete).await?;
+        complete_items.forget();
+        Ok(())
     })
 }
 
@@ -122,6 +131,14 @@ impl<'i> ItemFetch<'i> {
             options,
             progress,
         })
+    }
+
+    /// Returns its name among complete items.
+    fn key(&self) -> String {
+        match self.item.kind {
+            OfferedKind::Tree => format!("{}/", self.item.name),
+            OfferedKind::File | OfferedKind::Stream => self.item.name.clone(),
+        }
     }
 
     fn failed(&self, source: ReceiveFault) -> Error {

@@ -13,7 +13,7 @@ use crate::tree::{self, TreeStop};
 impl ItemFetch<'_> {
     /// Fetches a tree, from where it was left.
     pub(super) async fn pull_tree(&self, peer: &mut Peer) -> Result<(), Error> {
-        let settings = tree::settings(self.options);
+        let settings = tree::settings(self.options, Some(&self.path));
         let present = tree::present(self.area, &self.path, settings);
         let mut present = present.map_err(|error| self.failed(error))?;
         let mut ask = get(Some(&self.item.name), "/");
@@ -56,7 +56,7 @@ impl ItemFetch<'_> {
         at: Option<TreePosition>,
     ) -> Result<PartialTree, Error> {
         let Some((mut tree, position)) = present else {
-            let settings = tree::settings(self.options);
+            let settings = tree::settings(self.options, Some(&self.path));
             let created = tree::create(self.area, &self.path, settings);
             return created.map_err(|error| self.failed(error));
         };

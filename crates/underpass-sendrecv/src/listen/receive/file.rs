@@ -30,10 +30,8 @@ impl ReceiveRole {
     /// Reports how much of a file is there.
     pub(super) async fn file_status(&self, name: &str) -> Result<ShortResponse, ReceiveStop> {
         let target = self.target(name)?;
-        if let Some(stamp) = self.complete.borrow().get(name) {
-            return Ok(ShortResponse::new(Status::Ok, "")
-                .with(profile::SOURCE, stamp)
-                .with(profile::OFFSET, stamp.size));
+        if let Some(stamp) = self.completed(name, &target).await {
+            return Ok(ShortResponse::new(Status::Ok, "").with(profile::SOURCE, stamp));
         }
         // What a connection that was lost has brought counts, once it is in the file.
         self.end_running(name).await;
@@ -68,7 +66,7 @@ impl ReceiveRole {
         self.end(name, &running);
         let source = put?;
         if let Some(source) = source {
-            self.complete.borrow_mut().insert(name.to_owned(), source);
+            self.complete.add(name.to_owned(), source.to_string());
         }
         worker.progress.files.fetch_add(1, Relaxed);
         Ok(ShortResponse::new(Status::Created, "stored"))

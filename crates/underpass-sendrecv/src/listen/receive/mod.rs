@@ -17,9 +17,11 @@ use underpass_net::Connection;
 use underpass_receive::{Area, Error as ReceiveFault, RelativePath};
 
 use self::stop::ReceiveStop;
+use crate::completed::CompletedItems;
 use crate::listen::exchange::{RoleContext, Then, respond};
 use crate::listen::request::{Request, ShortResponse, Verb};
-use crate::profile::{self, SourceStamp, TreePosition};
+use crate::profile;
+use crate::progress::TransferEvent;
 use crate::target::ReceiveOptions;
 
 /// The state of the worker of a receiver.
@@ -28,11 +30,8 @@ pub(super) struct ReceiveRole {
     options: ReceiveOptions,
     /// The items that are being received.
     running: RefCell<HashMap<String, Rc<Running>>>,
-    /// The items that are complete, with their stamps: a sender whose last response was lost asks
-    /// again.
-    complete: RefCell<HashMap<String, SourceStamp>>,
-    /// The same for trees, with their ends.
-    complete_trees: RefCell<HashMap<String, TreePosition>>,
+    /// The items that are complete: a sender whose last response was lost asks again.
+    complete: CompletedItems,
 }
 
 /// A request that receives an item. A newer one for the same item ends it.
@@ -48,8 +47,7 @@ impl ReceiveRole {
             area: Arc::clone(area),
             options: options.clone(),
             running: RefCell::default(),
-            complete: RefCell::default(),
-            complete_trees: RefCell::default(),
+            complete: CompletedItems::open(&options.state),
         }
     }
 
@@ -94,10 +92,21 @@ impl ReceiveRole {
                 then
             }
             Err(ReceiveStop::Answer(response)) => {
+                let name = names.first().map_or("", String::as_str);
+                let text = format!("refused {name}: {}", response.text);
+                worker.progress.record(TransferEvent::Warning(text));
                 respond(response, request, connection, Then::Close).await
             }
             Err(ReceiveStop::Lost) => Then::Abort,
         }
+    }
+
+    /// Returns what is known of a complete item, as long as it is there.
+    async fn completed(&self, key: &str, target: &RelativePath) -> Option<String> {
+        let known = self.complete.get(key)?;
+        let (area, target) = (Arc::clone(&self.area), target.clone());
+        let there = blocking(move || area.stat(&target)).await;
+        there.is_ok().then_some(known)
     }
 
     async fn check_room(

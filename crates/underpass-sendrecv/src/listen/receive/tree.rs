@@ -21,7 +21,7 @@ impl ReceiveRole {
     /// Reports how much of a tree is there.
     pub(super) async fn tree_status(&self, name: &str) -> Result<ShortResponse, ReceiveStop> {
         let target = self.target(name)?;
-        if let Some(position) = self.complete_trees.borrow().get(name) {
+        if let Some(position) = self.completed(&tree_key(name), &target).await {
             return Ok(ShortResponse::new(Status::Ok, "").with(profile::POSITION, position));
         }
         self.end_running(&tree_key(name)).await;
@@ -42,7 +42,7 @@ impl ReceiveRole {
         target: &RelativePath,
     ) -> Result<Option<(PartialTree, TreePosition)>, ReceiveFault> {
         let (area, target) = (Arc::clone(&self.area), target.clone());
-        let settings = tree::settings(&self.options);
+        let settings = tree::settings(&self.options, Some(&target));
         blocking(move || tree::present(&area, &target, settings)).await
     }
 
@@ -61,8 +61,7 @@ impl ReceiveRole {
         self.end(&key, &running);
         let position = put?;
         if let Some(name) = name {
-            let mut complete = self.complete_trees.borrow_mut();
-            complete.insert(name.clone(), position);
+            self.complete.add(tree_key(name), position.to_string());
         }
         let files = &worker.progress.files;
         files.fetch_add(position.members, Relaxed);
@@ -137,7 +136,10 @@ impl ReceiveRole {
         request: &Request,
         target: Option<&RelativePath>,
     ) -> Result<PartialTree, ReceiveStop> {
-        let (area, settings) = (Arc::clone(&self.area), tree::settings(&self.options));
+        let (area, settings) = (
+            Arc::clone(&self.area),
+            tree::settings(&self.options, target),
+        );
         let Some(target) = target else {
             return Ok(blocking(move || area.begin_tree(settings)).await?);
         };
