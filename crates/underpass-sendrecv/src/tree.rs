@@ -106,12 +106,12 @@ async fn next(
     Ok(More::Yes)
 }
 
-/// Sends the rest of a tree as a chunked body.
+/// Sends the rest of a tree as a chunked body, and returns its length.
 pub(crate) async fn send(
     stream: &mut TreeStream,
     connection: &mut Connection,
     progress: &TransferProgress,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let (base, before) = (progress.bytes.load(Relaxed), connection.acknowledged());
     let mut sent = 0;
     loop {
@@ -135,7 +135,7 @@ pub(crate) async fn send(
                 outbox.push(Piece::Bytes(LAST_CHUNK.to_vec()));
                 let flushed = connection.flush().await;
                 progress.moved(&connection.outbox().take_account());
-                return Ok(flushed?);
+                return Ok(flushed.map(|()| sent)?);
             }
         }
         let flushed = connection.flush().await;

@@ -84,6 +84,7 @@ async fn push_file(
     let (file, stat) = open(path)?;
     let file = File::from(file);
     let source = stamp(&stat);
+    let base = progress.bytes.load(Relaxed);
     let Start::At { offset, fresh } = start_of(peer, name, &source).await? else {
         progress.add_bytes(source.size);
         return Ok(());
@@ -114,6 +115,8 @@ async fn push_file(
         }
     };
     stored(peer, reply, name).await?;
+    // What is stored was acknowledged.
+    progress.bytes.store(base + source.size, Relaxed);
     match has_changed(&file, &stat) {
         true => Err(Error::Changed {
             path: path.to_owned(),
@@ -276,7 +279,12 @@ async fn push_tree(
     let reply = match peer.invitation().await? {
         Some(reply) => reply,
         None => match tree::send(&mut stream, &mut peer.connection, progress).await {
-            Ok(()) => peer.reply(ResponseTo::Other).await?,
+            Ok(sent) => {
+                let reply = peer.reply(ResponseTo::Other).await?;
+                // The response acknowledges everything.
+                progress.bytes.store(before + sent, Relaxed);
+                reply
+            }
             Err(error) => match peer.last_words().await {
                 Some(reply) if reply.status >= 400 => reply,
                 _ => return Err(error),

@@ -3,12 +3,11 @@
 
 use std::os::fd::AsFd;
 
-use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
 use rustix::io::Errno;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
-use underpass_http::limits::FIELDS_MAX;
+use underpass_http::request::field_lines::FieldLines;
 use underpass_http::status::HttpError;
 
 use crate::limits::READ_BYTES;
@@ -16,24 +15,15 @@ use crate::limits::READ_BYTES;
 /// The fields of a head.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadFields<'b> {
-    fields: Vec<(&'b str, &'b [u8])>,
+    lines: FieldLines<'b>,
 }
 
 impl<'b> HeadFields<'b> {
     /// Reads the fields of a complete head that was found valid.
     pub(crate) fn of(head: &'b [u8]) -> HeadFields<'b> {
-        let start = head.iter().position(|byte| !b"\r\n".contains(byte));
-        let head = &head[start.unwrap_or(head.len())..];
-        let line = head.windows(2).position(|pair| pair == b"\r\n");
-        let lines = &head[line.map_or(head.len(), |line| line + 2)..];
-        let mut headers = [EMPTY_HEADER; FIELDS_MAX];
-        let fields = match parse_headers(lines, &mut headers) {
-            Ok(Parsed::Complete((_, headers))) => {
-                headers.iter().map(|it| (it.name, it.value)).collect()
-            }
-            _ => Vec::new(),
-        };
-        HeadFields { fields }
+        HeadFields {
+            lines: FieldLines::of(head),
+        }
     }
 
     /// The value of a field that a head has once.
@@ -41,17 +31,7 @@ impl<'b> HeadFields<'b> {
     /// # Errors
     /// 400 if it is there twice.
     pub(crate) fn once(&self, name: &str) -> Result<Option<&'b [u8]>, HttpError> {
-        let mut values = self.all(name);
-        match (values.next(), values.next()) {
-            (value, None) => Ok(value),
-            (_, Some(_)) => Err(HttpError::bad("a field of the upload is there twice")),
-        }
-    }
-
-    fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'b [u8]> + 'f {
-        let fields = self.fields.iter();
-        let named = fields.filter(move |(one, _)| one.eq_ignore_ascii_case(name));
-        named.map(|(_, value)| value.trim_ascii())
+        self.lines.once(name)
     }
 
     /// A field that is a number of bytes.
