@@ -20,7 +20,7 @@ use crate::connect::peer::{Ask, Peer, Reply, TEXT_BYTES_MAX};
 use crate::error::Error;
 use crate::offer::tree::{Attributes, Continued, TreeStream};
 use crate::offer::walk::has_changed;
-use crate::offer::{Item, ItemKind, open, stamp, window};
+use crate::offer::{Item, ItemKind, open, window};
 use crate::profile::{self, SourceStamp, TreePosition};
 use crate::progress::{TransferEvent, TransferProgress};
 use crate::{stdin, tree};
@@ -83,7 +83,7 @@ async fn push_file(
 ) -> Result<(), Error> {
     let (file, stat) = open(path)?;
     let file = File::from(file);
-    let source = stamp(&stat);
+    let source = SourceStamp::of(&stat);
     let base = progress.bytes.load(Relaxed);
     let Start::At { offset, fresh } = start_of(peer, name, &source).await? else {
         progress.add_bytes(source.size);
@@ -131,6 +131,17 @@ async fn push_file(
     }
 }
 
+/// Returns the request that asks how much of an item is there.
+fn status_of<'n>(name: &'n str, suffix: &'static str) -> Ask<'n> {
+    Ask {
+        method: "HEAD",
+        name: Some(name),
+        suffix,
+        framing: Framing::Empty,
+        fields: Vec::new(),
+    }
+}
+
 /// Where a file starts that the receiver may have a part of.
 enum Start {
     /// It has all of it.
@@ -142,14 +153,7 @@ enum Start {
 }
 
 async fn start_of(peer: &mut Peer, name: &str, source: &SourceStamp) -> Result<Start, Error> {
-    let ask = Ask {
-        method: "HEAD",
-        name: Some(name),
-        suffix: "",
-        framing: Framing::Empty,
-        fields: Vec::new(),
-    };
-    let reply = peer.fetch(&ask).await?;
+    let reply = peer.fetch(&status_of(name, "")).await?;
     let of = reply.field(profile::SOURCE).and_then(SourceStamp::parse);
     let offset = reply.number(profile::OFFSET).unwrap_or(0);
     match reply.status {
@@ -241,14 +245,7 @@ async fn push_tree(
     (attributes, remaining): (Attributes, usize),
     progress: &TransferProgress,
 ) -> Result<(), Error> {
-    let ask = Ask {
-        method: "HEAD",
-        name: Some(name),
-        suffix: "/",
-        framing: Framing::Empty,
-        fields: Vec::new(),
-    };
-    let reply = peer.fetch(&ask).await?;
+    let reply = peer.fetch(&status_of(name, "/")).await?;
     let before = progress.bytes.load(Relaxed);
     let known = reply.field(profile::POSITION).and_then(TreePosition::parse);
     let mut stream = TreeStream::of(path, attributes, None)?;
@@ -260,7 +257,13 @@ async fn push_tree(
     match (reply.status, known) {
         (200 | 204, Some(position)) => match stream.seek(&position)? {
             Continued::At(_) if reply.status == 200 => return Ok(()),
-            Continued::At(position) => fields.push((profile::POSITION, position.to_string())),
+            Continued::At(position) => {
+                fields.push((profile::POSITION, position.to_string()));
+                progress.record(TransferEvent::Continued {
+                    name: name.to_owned(),
+                    bytes: stream.skipped(),
+                });
+            }
             // Everything is sent again, by a stream from the start.
             Continued::Changed => stream = TreeStream::of(path, attributes, None)?,
         },

@@ -18,8 +18,8 @@ use crate::list::{OfferedItem, OfferedKind};
 use crate::listen::exchange::{RoleContext, Then, respond};
 use crate::listen::request::{Request, ShortResponse, Verb};
 use crate::offer::tree::{Attributes, Continued, TreeStream};
-use crate::offer::{Item, ItemKind, open, stamp, window};
-use crate::profile::{self, TreePosition, WindowHash};
+use crate::offer::{Item, ItemKind, open, window};
+use crate::profile::{self, SourceStamp, TreePosition, WindowHash};
 use crate::progress::TransferEvent;
 use crate::{stdin, tree};
 
@@ -259,7 +259,7 @@ fn prepare(
     };
     let (file, stat) = open(path).map_err(|error| failed(&error))?;
     let file = File::from(file);
-    let source = stamp(&stat);
+    let source = SourceStamp::of(&stat);
     let tag = format!("\"{source}\"");
     let is_same = request
         .field("If-Range")

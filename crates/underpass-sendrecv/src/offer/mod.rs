@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::profile::{SourceStamp, WINDOW_BYTES, WindowHash};
+use crate::profile::{WINDOW_BYTES, WindowHash};
 
 /// An item to send.
 #[derive(Clone, Debug)]
@@ -89,11 +89,6 @@ pub(crate) fn open(path: &Path) -> Result<(OwnedFd, Stat), Error> {
         doing: "opening it",
         errno,
     })
-}
-
-/// Returns the size and time of a file.
-pub(crate) fn stamp(stat: &Stat) -> SourceStamp {
-    SourceStamp::of(stat)
 }
 
 /// Returns the hash of the last bytes of a file before `offset`.

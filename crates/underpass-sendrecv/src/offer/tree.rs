@@ -46,6 +46,8 @@ pub(crate) struct TreeStream {
     /// The members that were produced, and the hash over their headers.
     members: u64,
     chain: HeaderChain,
+    /// Bytes of content that the receiver has already.
+    skipped: u64,
     /// Bytes that were read but have not been taken.
     buffer: Vec<u8>,
     /// Large files whose ranges are being sent: whether they changed is looked at afterwards.
@@ -89,6 +91,7 @@ impl TreeStream {
             prefix: prefix.map(|prefix| prefix.as_bytes().to_vec()),
             members: 0,
             chain: HeaderChain::new(),
+            skipped: 0,
             buffer: Vec::new(),
             sent: Vec::new(),
             next: None,
@@ -120,11 +123,17 @@ impl TreeStream {
             member.write(&mut headers);
             let is_same = self.chain.then(&headers) == chain && present <= member.kind.stored();
             if is_same {
+                self.skipped += present;
                 reached.cut = position.cut;
             }
             self.next = Some((entry, if is_same { present } else { 0 }));
         }
         Ok(Continued::At(reached))
+    }
+
+    /// Bytes of content before the position that was sought.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Returns the next pieces of the stream, which have `bytes` bytes in all; none at its end.
@@ -250,6 +259,7 @@ impl TreeStream {
         let mut headers = Vec::new();
         member.write(&mut headers);
         self.chain = self.chain.then(&headers);
+        self.skipped += member.kind.stored();
         self.members += 1;
     }
 
