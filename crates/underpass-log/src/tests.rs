@@ -459,6 +459,29 @@ fn consumers_see_what_is_synced_or_was_not_to_be() {
 }
 
 #[test]
+fn a_producer_that_has_its_answer_finds_its_records() {
+    for (flush, acks) in [
+        (FlushPolicy::Never, Acks::All),
+        (FlushPolicy::Acks, Acks::Leader),
+        (FlushPolicy::Acks, Acks::All),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, _) = alone(folder.path(), LastEnd::Clean);
+        let threads = LogThreads::new(flush, Box::new(|_| ()));
+        let (mut one, _) = append(&log, batch(3, 10, 0), acks);
+        let (sender, shown) = mpsc::channel();
+        let asked = Arc::clone(&log);
+        one.done = Box::new(move |_| {
+            let _ = sender.send(asked.offsets().high_watermark);
+        });
+        threads.append(one);
+        threads.write_queued();
+        threads.sync_dirty();
+        assert_eq!(shown.recv(), Ok(3), "{flush:?} {acks:?}");
+    }
+}
+
+#[test]
 fn after_a_sync_that_failed_nothing_is_appended() {
     let folder = tempfile::tempdir().unwrap();
     let (log, _) = alone(folder.path(), LastEnd::Clean);

@@ -270,7 +270,7 @@ impl LogThreads {
         }
         let outcomes = log.append_all(&round.batches);
         let must_flush = self.has_flush_interval(&log);
-        let (mut shown, mut waiting) = (None, Vec::new());
+        let (mut shown, mut waiting, mut answered) = (None, Vec::new(), Vec::new());
         for ((acks, done), outcome) in round.answers.into_iter().zip(outcomes) {
             match outcome {
                 Ok(appended) if self.gates(acks) || must_flush => {
@@ -278,13 +278,18 @@ impl LogThreads {
                 }
                 Ok(appended) => {
                     shown = shown.max(Some(appended.next_offset));
-                    done(Ok(appended));
+                    answered.push((done, appended));
                 }
                 Err(error) => done(Err(error)),
             }
         }
         self.add_dirty(&log, waiting);
-        shown.is_some_and(|offset| log.show_written(offset))
+        // A producer that has its answer finds its own records.
+        let is_moved = shown.is_some_and(|offset| log.show_written(offset));
+        for (done, appended) in answered {
+            done(Ok(appended));
+        }
+        is_moved
     }
 
     /// Does one round of the writer.
