@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::installation::FOLDER;
-use super::table::{PeerDocument, PeerExperiment};
+use super::table::{PeerDocument, PeerExperiment, PeerTable};
 
 #[derive(clap::Args)]
 pub(crate) struct PeersArguments {
-    /// Measure only these experiments [default: all]
+    /// Measure all documents of these experiments [default: those of docs/measurements.md]
     pub(super) experiments: Vec<PeerExperiment>,
-    /// Measure only what these documents hold, such as serve-small [default: all]
+    /// Measure only these documents, such as serve-small
     #[arg(long = "document", value_name = "NAME")]
     pub(super) documents: Vec<String>,
     /// List every peer, whether it is installed, and its version
@@ -30,18 +30,25 @@ pub(crate) struct PeersArguments {
 }
 
 impl PeersArguments {
-    /// Returns whether everything is measured.
+    /// Returns whether everything on docs/measurements.md is measured.
     pub(super) fn is_whole(&self) -> bool {
         self.experiments.is_empty() && self.documents.is_empty()
     }
 
-    /// Returns whether to measure a document. Those with `is_apart` must be requested explicitly.
-    pub(super) fn wants(&self, document: &PeerDocument) -> bool {
-        let is_experiment = match &self.experiments[..] {
-            [] => !document.is_apart || !self.documents.is_empty(),
-            experiments => experiments.contains(&document.experiment),
-        };
-        is_experiment && (self.documents.is_empty() || self.documents.contains(&document.name))
+    /// Returns the documents of the table to measure.
+    pub(super) fn wanted<'t>(
+        &'t self,
+        table: &'t PeerTable,
+    ) -> impl Iterator<Item = &'t PeerDocument> + Clone {
+        table.documents.iter().filter(|one| self.wants(table, one))
+    }
+
+    fn wants(&self, table: &PeerTable, document: &PeerDocument) -> bool {
+        match (self.experiments.is_empty(), self.documents.is_empty()) {
+            (true, true) => table.is_compared(document),
+            (false, true) => self.experiments.contains(&document.experiment),
+            (_, false) => self.documents.contains(&document.name),
+        }
     }
 
     /// Returns whether to write the page of brokers.

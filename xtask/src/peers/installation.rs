@@ -72,7 +72,7 @@ impl<'w> Installation<'w> {
     }
 
     /// Installs missing kits where possible, and compiles the others.
-    pub(super) fn install(&self, kits: &[PeerKit]) -> Fallible<()> {
+    pub(super) fn install(&self, kits: Vec<&PeerKit>) -> Fallible<()> {
         let missing = kits.iter().filter(|kit| self.version(kit).is_err());
         let (mut packages, mut crates) = (BTreeSet::new(), Vec::new());
         for kit in missing {
@@ -92,7 +92,7 @@ impl<'w> Installation<'w> {
                 println!("{name}: `cargo install --locked {name}` failed: {status}");
             }
         }
-        for kit in kits.iter().filter(|kit| self.version(kit).is_ok()) {
+        for kit in kits.into_iter().filter(|kit| self.version(kit).is_ok()) {
             if let Err(error) = self.build(kit) {
                 println!("{}: {error}", kit.name);
             }

@@ -1,17 +1,18 @@
-//! docs/measurements/log.md: our broker compared with others, in ratios.
+//! docs/broker-measurements.md: our broker compared with others, in ratios.
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 
 use underpass_bench::document::{Better, Case, Document, Experiment};
 use underpass_bench::stats::{RatioEstimate, RatioVerdict};
 
 use super::arguments::PeersArguments;
-use super::page::{LOG_PAGE, RunRecord, digits};
+use super::page::{RunRecord, digits};
 use super::table::PeerTable;
 use crate::workspace::{Fallible, Workspace};
 
-const FOLDER: &str = "docs/measurements";
+const PAGE: &str = "docs/broker-measurements.md";
 const HEAD: &str = include_str!("log-page.md");
 
 /// The figures on the page by experiment and metric, with the ratio aimed at.
@@ -39,7 +40,7 @@ pub(super) fn write(
     let record = workspace.root.join(arguments.result(arguments.record()));
     let mut run: RunRecord = serde_json::from_str(&fs::read_to_string(record)?)?;
     let mut experiments = Vec::new();
-    for document in table.documents.iter().filter(|one| arguments.wants(one)) {
+    for document in arguments.wanted(table) {
         let json = arguments.result(&format!("{}.json", document.name));
         match Document::read(&workspace.root.join(json)) {
             Ok(result) => experiments.extend(result.experiments),
@@ -47,8 +48,8 @@ pub(super) fn write(
         }
     }
     let path = match arguments.quick {
-        true => arguments.result(LOG_PAGE),
-        false => [FOLDER, LOG_PAGE].iter().collect(),
+        true => arguments.result("broker-measurements.md"),
+        false => PathBuf::from(PAGE),
     };
     fs::write(workspace.root.join(&path), page(&run, &experiments))?;
     println!("\n{}", path.display());

@@ -1,7 +1,10 @@
-//! Runs `underpass bench` with all available peers.
+//! Runs `underpass-bench` with the peers.
+//!
+//! Each call writes a result of six rounds or more. When every document of the page has one, those
+//! whose intervals are too wide are called again, the widest first, until the time is over.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -11,84 +14,152 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use super::arguments::PeersArguments;
 use super::installation::{FOLDER, Installation, build_underpass};
 use super::page::RunRecord;
-use super::table::{PeerDocument, PeerFileSystem, PeerKit, PeerProgram, PeerTable};
+use super::results;
+use super::table::{PeerDocument, PeerFileSystem, PeerTable};
 use crate::needs::is_root;
 use crate::workspace::{Fallible, exit_code, output};
 
-/// A document that takes longer, or has no time left, is interrupted and shows its complete rounds.
-const DOCUMENT_MAX: Duration = Duration::from_secs(12 * 60);
-/// A run takes 74 minutes on a quiet machine; on a busy one rounds are repeated.
-const RUN_MAX: Duration = Duration::from_secs(110 * 60);
+/// A call that takes longer, or has no time left, is interrupted and shows its complete rounds.
+const CALL_MAX: Duration = Duration::from_secs(12 * 60);
+/// A whole run takes 40 minutes at most; on a busy machine rounds are repeated.
+const RUN_MAX: Duration = Duration::from_secs(40 * 60);
+/// What is measured on request may take longer.
+const REQUESTED_MAX: Duration = Duration::from_secs(110 * 60);
+/// Calls of a document; noise that they do not average out is shown by the interval.
+const CALLS_MAX: usize = 4;
+/// An interval is narrow enough within ± 8 %.
+const WIDTH_MAX: f64 = 1.08;
 /// Time for the bench to stop its contenders and to write its results.
 const END_MAX: Duration = Duration::from_secs(60);
 
-/// Makes every requested document; one that fails doesn't stop the others.
+/// A run in progress.
+struct PeerRun<'a> {
+    installation: &'a Installation<'a>,
+    table: &'a PeerTable,
+    arguments: &'a PeersArguments,
+    start: Instant,
+    record: RunRecord,
+}
+
+/// Measures every requested document; one that fails doesn't stop the others.
 pub(super) fn measure(
     installation: &Installation<'_>,
     table: &PeerTable,
     arguments: &PeersArguments,
 ) -> Fallible<ExitCode> {
     build_underpass(installation.workspace)?;
-    let start = Instant::now();
+    let mut run = PeerRun {
+        installation,
+        table,
+        arguments,
+        start: Instant::now(),
+        record: record(installation)?,
+    };
+    run.build_kits();
+    fs::create_dir_all(run.folder())?;
+    let mut is_good = true;
+    for document in run.wanted() {
+        results::remove(&run.folder(), document);
+    }
+    for document in run.wanted() {
+        is_good &= run.call(document, 1)?;
+    }
+    if arguments.is_whole() && !arguments.quick {
+        while let Some((document, call)) = run.widest() {
+            if !run.call(document, call)? {
+                break;
+            }
+        }
+    }
+    Ok(exit_code(is_good))
+}
+
+fn record(installation: &Installation<'_>) -> Fallible<RunRecord> {
     let said = |program: &str, arguments: &str| {
         let said = output(installation.command(program).args(arguments.split(' ')))?;
         Fallible::Ok(said.trim().to_owned())
     };
-    let mut run = RunRecord {
+    Ok(RunRecord {
         commit: said("git", COMMIT)?,
         date: said("date", "-u +%Y-%m-%d")?,
         ..RunRecord::default()
-    };
-    let wanted = || table.documents.iter().filter(|one| arguments.wants(one));
-    let is_used = |kit: &&PeerKit| {
-        let takes_part = |peer: &PeerProgram| {
-            wanted().any(|document| peer.experiments.contains(&document.experiment))
-        };
-        let mut peers = table.peers().filter(|(_, peer)| peer.kit == kit.name);
-        peers.any(|(_, peer)| takes_part(peer))
-    };
-    for kit in table.kits.iter().filter(is_used) {
-        let version = installation.version(kit);
-        let built = version.and_then(|version| installation.build(kit).map(|()| version));
-        match built {
-            Ok(version) => drop(run.versions.insert(kit.name.clone(), version)),
-            Err(lack) => run.leave_out(format!("{}: {lack}", kit.name)),
+    })
+}
+
+impl<'a> PeerRun<'a> {
+    fn folder(&self) -> PathBuf {
+        let root = &self.installation.workspace.root;
+        root.join(self.arguments.result(""))
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &'a PeerDocument> + Clone + use<'a> {
+        self.arguments.wanted(self.table)
+    }
+
+    /// Compiles the kits that take part, and records their versions, or why they are left out.
+    fn build_kits(&mut self) {
+        for kit in self.table.kits_of(self.wanted()) {
+            let version = self.installation.version(kit);
+            let built = version.and_then(|version| self.installation.build(kit).map(|()| version));
+            match built {
+                Ok(version) => drop(self.record.versions.insert(kit.name.clone(), version)),
+                Err(lack) => self.record.leave_out(format!("{}: {lack}", kit.name)),
+            }
         }
     }
-    let folder = installation.workspace.root.join(arguments.result(""));
-    fs::create_dir_all(&folder)?;
-    if arguments.is_whole() {
-        // The page shows a single run.
-        for document in wanted() {
-            let _ = fs::remove_file(folder.join(format!("{}.json", document.name)));
-        }
-    }
-    run.write(&folder, arguments)?;
-    let mut is_good = true;
-    for document in wanted() {
+
+    /// Calls the bench for a document, which may have results of earlier calls. Returns whether it
+    /// was successful, or cannot be made here.
+    fn call(&mut self, document: &PeerDocument, call: usize) -> Fallible<bool> {
         println!("\n== {}", document.name);
         if let Some(lack) = document.on.and_then(PeerFileSystem::lack) {
-            run.leave_out(format!("{}: {lack}", document.title));
-            continue;
+            self.record.leave_out(format!("{}: {lack}", document.title));
+            return Ok(true);
         }
-        let mut bench = bench(document, installation, arguments);
-        for (option, peer) in table.peers() {
-            let takes_part = peer.experiments.contains(&document.experiment)
-                && !document.without.contains(&peer.name)
-                && run.versions.contains_key(&peer.kit);
-            if takes_part {
+        let json = self.arguments.result(&results::name(document, call));
+        let mut bench = bench(document, self.installation, self.arguments);
+        bench.arg("--json").arg(json);
+        for (option, peer) in self.table.contenders(document) {
+            if self.record.versions.contains_key(&peer.kit) {
                 bench.args([option, &format!("{}={}", peer.name, peer.command)]);
             }
         }
-        let limit = DOCUMENT_MAX.min(RUN_MAX.saturating_sub(start.elapsed()));
-        if let Err(lack) = end_within(bench.args(&arguments.more), limit) {
-            run.leave_out(format!("{}: {lack}", document.title));
-            is_good = false;
+        let run_max = match self.arguments.is_whole() {
+            true => RUN_MAX,
+            false => REQUESTED_MAX,
+        };
+        let limit = CALL_MAX.min(run_max.saturating_sub(self.start.elapsed()));
+        let ended = end_within(bench.args(&self.arguments.more), limit);
+        if let Err(lack) = &ended {
+            self.record.leave_out(format!("{}: {lack}", document.title));
         }
-        run.minutes = start.elapsed().as_secs().div_ceil(60);
-        run.write(&folder, arguments)?;
+        self.record.minutes = self.start.elapsed().as_secs().div_ceil(60);
+        self.record.write(&self.folder(), self.arguments)?;
+        Ok(ended.is_ok())
     }
-    Ok(exit_code(is_good))
+
+    /// Returns the document with the widest interval that is too wide, and the number of its next
+    /// call; `None` if there is none, or no time for another call.
+    fn widest(&self) -> Option<(&'a PeerDocument, usize)> {
+        let folder = self.folder();
+        let mut widest: Option<(f64, &PeerDocument, usize)> = None;
+        for document in self.wanted() {
+            let calls = results::read(&folder, document).ok()?;
+            let comparisons = self.table.comparisons.iter();
+            let standings = comparisons
+                .filter(|one| one.document == document.name)
+                .filter_map(|one| results::standing(self.table, one, &calls)?.half_width());
+            let width = standings.fold(0.0, f64::max);
+            let is_short = calls.len() < CALLS_MAX && width > WIDTH_MAX.ln();
+            if is_short && widest.is_none_or(|(most, ..)| width > most) {
+                widest = Some((width, document, calls.len() + 1));
+            }
+        }
+        let is_time = self.start.elapsed() < RUN_MAX * 9 / 10;
+        widest
+            .filter(|_| is_time)
+            .map(|(_, document, call)| (document, call))
+    }
 }
 
 /// Runs the bench, and interrupts it (SIGINT) when its time is over.
@@ -144,19 +215,17 @@ fn bench(
     bench.args(document.bench.split_whitespace());
     bench.args(document.path.iter().flat_map(|path| ["--path", path]));
     let (rounds, more) = match arguments.quick {
-        true => (document.quick_rounds.max(1), &document.quick),
-        false => (document.rounds.max(6), &document.full),
+        true => ("1", &document.quick),
+        false => ("6", &document.full),
     };
     if arguments.quick {
         bench.arg("--quick");
     }
-    bench.args(["--rounds", &rounds.to_string()]);
+    bench.args(["--rounds", rounds]);
     bench.args(more.split_whitespace());
     if is_root() {
         bench.args(document.as_root.split_whitespace());
     }
-    let json = arguments.result(&format!("{}.json", document.name));
-    bench.arg("--json").arg(json);
     bench
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! peers.toml ─► kits: installed (Debian, crates.io), or compiled from peers/ ─► target/peers
-//!            └► peers: contenders of `underpass bench http|copy|tree|…` ─► target/peers/*.json
-//!                          page: head.md + a table for each peer ─► docs/measurements.md
-//!                          all tables                            ─► docs/measurements/*.md
-//!                          log-page.md + the ratios of brokers   ─► docs/measurements/log.md
+//!            └► peers: contenders of `underpass-bench http|copy|tree|…` ─► target/peers/*.json
+//!                          head.md + the comparisons                ─► docs/measurements.md
+//!                          the full tables                          ─► target/peers/tables
+//!                          log-page.md + the ratios of brokers      ─► docs/broker-measurements.md
 //! ```
 //!
 //! Missing peers are left out, with the reason; nothing here measures.
@@ -15,6 +15,7 @@ mod installation;
 mod log_page;
 mod measure;
 mod page;
+mod results;
 mod standing;
 mod table;
 mod volume;
@@ -32,7 +33,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &PeersArguments) -> Fallible
     if arguments.list {
         list(&installation, &table);
     } else if arguments.install {
-        installation.install(&table.kits)?;
+        installation.install(table.kits_of(arguments.wanted(&table)).collect())?;
         list(&installation, &table);
     } else if arguments.page && arguments.is_log() {
         log_page::write(workspace, &table, arguments)?;

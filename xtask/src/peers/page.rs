@@ -1,28 +1,27 @@
-//! docs/measurements.md: one table for each peer, and the full tables in a file for each document.
+//! docs/measurements.md: a row for each comparison, and a chart. The full tables stay next to the
+//! results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use underpass_bench::document::{Document, RunOutcome};
+use underpass_bench::document::{Contender, Document, Figures, RunOutcome};
 
 use super::arguments::PeersArguments;
 use super::installation::Installation;
-use super::standing::{self, Standing, StandingVerdict};
-use super::table::{PeerDocument, PeerProgram, PeerTable};
+use super::results;
+use super::standing::{self, Standing};
+use super::table::{PeerComparison, PeerTable};
 use crate::workspace::Fallible;
 
-const PAGES: &str = "docs";
+const PAGE: &str = "docs/measurements.md";
 const HEAD: &str = include_str!("head.md");
-/// The page of brokers, which has a separate run.
-pub(super) const LOG_PAGE: &str = "log.md";
-/// The maximum length of the page.
-const LINES_MAX: usize = 150;
-/// Rows for the worst cases of a peer; the full tables have all cases.
-const ROWS_MAX: usize = 5;
-/// The title for the programs in `peers/`, which share a table.
-const OWN_PROGRAMS: &str = "Programs in C, Go, Java and Python";
+/// The document and the metric of the chart.
+const CHART: (&str, &str) = ("serve-large", "cpu_per_gib");
+/// The length of the longest bar.
+const BAR_MAX: f64 = 30.0;
 
 /// The record of a run, stored next to its results.
 #[derive(Default, Deserialize, Serialize)]
@@ -36,223 +35,169 @@ pub(super) struct RunRecord {
     pub(super) left_out: Vec<String>,
 }
 
-/// Writes the pages from the results of the last run. A quick run's pages stay next to its results.
+/// A comparison with its rounds.
+type ComparedPeer<'t> = (&'t PeerComparison, Standing);
+
+/// Writes the page from the results of the last run. A quick run's page stays next to its results.
 pub(super) fn write(
     installation: &Installation<'_>,
     table: &PeerTable,
     arguments: &PeersArguments,
 ) -> Fallible<()> {
     let root = &installation.workspace.root;
-    let record = fs::read_to_string(root.join(arguments.result("run.json")));
+    let folder = root.join(arguments.result(""));
+    let record = fs::read_to_string(folder.join(arguments.record()));
     let record = record.map_err(|error| format!("there is no run to write of: {error}"))?;
     let mut run: RunRecord = serde_json::from_str(&record)?;
-    let (mut results, mut pages) = (Vec::new(), Vec::new());
-    for document in table.documents.iter().filter(|one| !one.is_apart) {
-        let title = &document.title;
-        let json = root.join(arguments.result(&format!("{}.json", document.name)));
-        match Document::read(&json) {
-            Ok(result) => {
-                let is_cut = result.outcome == RunOutcome::Interrupted;
-                let cut = is_cut.then_some("interrupted: the rest is not measured");
-                let notes = standing::left_out(&result).into_iter().chain(cut);
-                run.left_out
-                    .extend(notes.map(|note| format!("{title}: {note}")));
-                let (line, text) = (run.line(), result.markdown());
-                let page = format!("# {title}\n\n{line} {ALONE}\n\n{text}");
-                pages.push((format!("measurements/{}.md", document.name), page));
-                results.push((document, result));
-            }
-            // The record says that it was left out, with the reason.
-            Err(_) if run.left_out.iter().any(|one| one.starts_with(title)) => {}
-            Err(_) if !json.exists() => run.left_out.push(format!("{title}: not measured")),
-            Err(error) => run.left_out.push(format!("{title}: {error}")),
-        }
-    }
-    let page = page(&run, table, &results);
-    pages.push(("measurements.md".into(), page));
-    let folder = match arguments.quick {
-        true => arguments.result(""),
-        false => PAGES.into(),
+    let results = run.read_results(table, &folder);
+    write_tables(&run, table, &results, &folder)?;
+    let path = match arguments.quick {
+        true => arguments.result("measurements.md"),
+        false => PathBuf::from(PAGE),
     };
-    // Old files are removed only once all new ones can be written.
-    let tables = root.join(&folder).join("measurements");
-    fs::create_dir_all(&tables)?;
-    for entry in fs::read_dir(&tables)? {
-        let path = entry?.path();
-        if !path.ends_with(LOG_PAGE) {
-            fs::remove_file(path)?;
-        }
-    }
-    for (name, text) in pages {
-        fs::write(root.join(&folder).join(name), text)?;
-    }
-    println!("\n{}", folder.join("measurements.md").display());
+    fs::write(root.join(&path), page(&run, table, &results))?;
+    println!("\n{}", path.display());
     Ok(())
 }
 
-const ALONE: &str = "Each interval here holds by itself. [The page of all measurements]\
-                     (../measurements.md) has those that hold together, which are wider.";
+/// The results by the names of their documents.
+type PeerResults<'t> = BTreeMap<&'t str, Vec<Document>>;
 
 impl RunRecord {
     pub(super) fn line(&self) -> String {
         let (minutes, date, commit) = (self.minutes, &self.date, &self.commit);
         format!("One run of {minutes} minutes on {date}, of the build of commit {commit}.")
     }
+
+    /// Reads the results for the page, and records what is missing.
+    fn read_results<'t>(&mut self, table: &'t PeerTable, folder: &Path) -> PeerResults<'t> {
+        let mut results = PeerResults::new();
+        for document in table.documents.iter().filter(|one| table.is_compared(one)) {
+            let title = &document.title;
+            match results::read(folder, document) {
+                Ok(calls) => {
+                    let is_cut = |one: &Document| one.outcome == RunOutcome::Interrupted;
+                    let cut = calls.iter().any(is_cut);
+                    let cut = cut.then_some("interrupted: the rest is not measured");
+                    let notes: BTreeSet<_> = calls.iter().flat_map(standing::left_out).collect();
+                    let notes = notes.into_iter().chain(cut);
+                    self.left_out
+                        .extend(notes.map(|note| format!("{title}: {note}")));
+                    results.insert(&document.name, calls);
+                }
+                // The record says that it was left out, with the reason.
+                Err(_) if self.left_out.iter().any(|one| one.starts_with(title)) => {}
+                Err(_) if !folder.join(results::name(document, 1)).exists() => {
+                    self.left_out.push(format!("{title}: not measured"));
+                }
+                Err(error) => self.left_out.push(format!("{title}: {error}")),
+            }
+        }
+        results
+    }
 }
 
-type PeerResults<'t> = [(&'t PeerDocument, Document)];
-
-/// Returns our standings compared with the peers of the table, in its order.
-fn standings<'r>(
-    table: &PeerTable,
-    results: impl Iterator<Item = &'r (&'r PeerDocument, Document)>,
-) -> Vec<Standing> {
-    let is = |name: &str, is: &dyn Fn(&str, &PeerProgram) -> bool| {
-        let mut peers = table.peers();
-        peers.any(|(option, peer)| peer.name == name && is(option, peer))
-    };
-    let is_program = |name: &str| is(name, &|option, _| option == "--program");
-    let is_peer = |one: &Standing| {
-        is(&one.peer, &|_, peer| {
-            peer.kit != "underpass" && !peer.is_bound
-        })
-    };
-    let standings = results.flat_map(|(_, result)| standing::standings(result, is_program));
-    standings.filter(is_peer).collect()
-}
-
-/// Writes the page with as many rows for each peer as there is room for.
-fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
-    let mut pages = (1..=ROWS_MAX)
-        .rev()
-        .map(|rows| page_with(run, table, results, rows));
-    let shortest = pages.find(|page| page.lines().count() <= LINES_MAX);
-    shortest.unwrap_or_else(|| page_with(run, table, results, 1))
-}
-
-fn page_with(
+/// Writes the full tables of all results into `tables` next to them.
+fn write_tables(
     run: &RunRecord,
     table: &PeerTable,
     results: &PeerResults<'_>,
-    rows_max: usize,
-) -> String {
-    let mut standings = standings(table, results.iter());
-    standings.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
-    let comparisons = standings.len();
-    // The rest of the description differs between documents.
-    let machine = results.first().map(|(_, result)| result.machine.describe());
-    let machine = machine.as_deref().and_then(|all| all.split(", TCP").next());
-    let mut page = format!(
-        "{HEAD}{} On a {}. {comparisons} comparisons.\n",
-        run.line(),
-        machine.unwrap_or("machine"),
-    );
-    if !run.left_out.is_empty() {
-        page += &format!("\nLeft out:\n\n- {}\n", run.left_out.join("\n- "));
+    folder: &Path,
+) -> Fallible<()> {
+    let tables = folder.join("tables");
+    fs::create_dir_all(&tables)?;
+    for document in &table.documents {
+        for (call, result) in results
+            .get(&*document.name)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            let name = results::name(document, call + 1).replace(".json", ".md");
+            let text = format!("# {}\n\n{}\n\n", document.title, run.line());
+            fs::write(tables.join(name), text + &result.markdown())?;
+        }
     }
-    let mut of_kits = BTreeMap::<_, Vec<_>>::new();
-    for standing in &standings {
-        let kit = of_kits.entry(kit_of(table, &standing.peer));
-        kit.or_default().push(standing);
-    }
-    let mut of_kits: Vec<_> = of_kits.into_iter().collect();
-    of_kits.sort_by_key(|(_, own)| {
-        let is_loss = |one: &&&Standing| one.verdict(comparisons) == StandingVerdict::Worse;
-        std::cmp::Reverse(own.iter().filter(is_loss).count() * 1000 / own.len())
-    });
-    page += "\n| instead of | better | worse | no difference | above all for | not for |\n";
-    page += "|---|---:|---:|---:|---|---|\n";
-    for (kit, own) in &of_kits {
-        page += &summary_row(kit, own, comparisons);
-    }
-    for (kit, own) in of_kits {
-        let version = run
-            .versions
-            .get(kit)
-            .map_or(String::new(), |line| format!(" ({line})"));
-        let _ = write!(
-            page,
-            "\n## {kit}{version}\n\n{}",
-            section(&own, comparisons, rows_max)
-        );
-    }
-    let _ = writeln!(page, "\n## All tables\n");
-    let links = results
-        .iter()
-        .map(|(document, _)| format!("[{}](measurements/{}.md)", document.title, document.name));
-    page + &links.collect::<Vec<_>>().join(", ") + "\n"
+    Ok(())
 }
 
-/// Returns a row with the number of cases we win and lose against a kit, and the extreme ones.
-fn summary_row(kit: &str, standings: &[&Standing], comparisons: usize) -> String {
-    use StandingVerdict::{Better, Level, Worse};
-    let of = |verdict| {
-        let mut alike = standings.to_vec();
-        alike.retain(|one| one.verdict(comparisons) == verdict);
-        alike
+fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
+    let mut compared: Vec<ComparedPeer<'_>> = Vec::new();
+    for comparison in &table.comparisons {
+        let calls = results
+            .get(&*comparison.document)
+            .map_or(&[][..], Vec::as_slice);
+        let standing = results::standing(table, comparison, calls);
+        compared.extend(standing.map(|standing| (comparison, standing)));
+    }
+    compared.sort_by(|(_, a), (_, b)| a.factor().total_cmp(&b.factor()));
+    // The rest of the description differs between documents.
+    let first = results.values().flatten().next();
+    let machine = first.map(|result| result.machine.describe());
+    let machine = machine.as_deref().and_then(|all| all.split(", TCP").next());
+    let machine = machine.unwrap_or("machine");
+    let mut page = format!("{HEAD}{} On a {machine}.\n", run.line());
+    if !run.left_out.is_empty() {
+        let _ = write!(page, "\nLeft out:\n\n- {}\n", run.left_out.join("\n- "));
+    }
+    page += "\n| instead of | for | by | times as good (95 %) | its processor time | rounds |\n";
+    page += "|---|---|---|---:|---:|---:|\n";
+    for (comparison, standing) in &compared {
+        page += &row(comparison, standing);
+    }
+    if let Some(chart) = results.get(CHART.0).and_then(|calls| chart(calls.first()?)) {
+        let title = "Processor time to send 1 GiB in files of 100 MiB";
+        let _ = write!(page, "\n## {title}\n\nMedians; 4 connections.\n\n{chart}");
+    }
+    page += "\n## Versions\n\n";
+    for (kit, version) in &run.versions {
+        let _ = writeln!(page, "- {kit}: {version}");
+    }
+    page
+}
+
+/// Returns a row of the table; losses are in bold.
+fn row(comparison: &PeerComparison, standing: &Standing) -> String {
+    let factor = match standing.interval() {
+        None => "too few rounds".to_owned(),
+        Some((low, high)) => {
+            let [factor, low, high] = [standing.factor(), low, high].map(digits);
+            let (from, to) = if standing.factor() < 1.0 {
+                ("**", "**")
+            } else {
+                ("", "")
+            };
+            format!("{from}{factor}{to} ({low}–{high})")
+        }
     };
-    let [worse, level, better] = [Worse, Level, Better].map(of);
-    let named =
-        |one: &&Standing| format!("{}, {}: {}", one.question, one.metric, digits(one.factor()));
+    let cpu = standing.cpu().map(|cpu| format!("× {}", digits(cpu)));
     format!(
-        "| {kit} | {} | {} | {} | {} | {} |\n",
-        better.len(),
-        worse.len(),
-        level.len(),
-        better.last().map_or("–".into(), named),
-        worse.first().map_or("–".into(), named)
+        "| {} | {} | {} | {factor} | {} | {} |\n",
+        comparison.peer,
+        comparison.question,
+        standing.metric,
+        cpu.as_deref().unwrap_or("–"),
+        standing.rounds(),
     )
 }
 
-/// Returns the name of the kit under which users know a peer.
-fn kit_of<'t>(table: &'t PeerTable, peer: &str) -> &'t str {
-    let mut peers = table.peers().filter(|(_, one)| one.name == peer);
-    match peers.next() {
-        Some((_, one)) if !one.command.contains("target/peers/") && !one.takes_jobs(table) => {
-            &one.kit
-        }
-        _ => OWN_PROGRAMS,
-    }
-}
-
-/// Returns a table of the worst of these cases, which are sorted.
-fn section(standings: &[&Standing], comparisons: usize, rows_max: usize) -> String {
-    // One row for each experiment and peer, with its worst case.
-    let mut shown: Vec<&Standing> = Vec::new();
-    for one in standings {
-        let is_new =
-            |known: &&Standing| (&known.experiment, &known.peer) != (&one.experiment, &one.peer);
-        if shown.iter().all(is_new) && shown.len() < rows_max {
-            shown.push(one);
-        }
-    }
-    let mut text = "| the worst cases | beside | by | times as good | its processor time |\n\
-                    |---|---|---|---:|---:|\n"
-        .to_owned();
-    for one in shown {
-        let cpu = one.cpu.map(|cpu| format!("× {}", digits(cpu)));
-        let (cpu, factor) = (cpu.as_deref().unwrap_or("–"), one.words(comparisons));
-        let (peer, metric, question) = (&one.peer, &one.metric, &one.question);
-        let _ = writeln!(
-            text,
-            "| {question} | {peer} | {metric} | {factor} | {cpu} |"
-        );
-    }
-    text
-}
-
-impl Standing {
-    /// Formats the factor with its interval; losses are in bold.
-    fn words(&self, comparisons: usize) -> String {
-        let (low, high) = self.interval(comparisons).unwrap_or_default();
-        let [factor, low, high] = [self.factor(), low, high].map(digits);
-        match self.verdict(comparisons) {
-            StandingVerdict::Better => format!("{factor} ({low}–{high})"),
-            StandingVerdict::Worse => format!("**{factor}** ({low}–{high})"),
-            StandingVerdict::Unknown => "too few rounds".to_owned(),
-            StandingVerdict::Level => "not distinguishable".to_owned(),
-        }
-    }
+/// Draws the medians of a result, the best first; `None` if there are no figures.
+fn chart(result: &Document) -> Option<String> {
+    let experiment = result.experiments.first()?;
+    let metrics = &experiment.cases.first()?.metrics;
+    let metric = metrics.iter().find(|one| one.metric == CHART.1)?;
+    let figures = experiment.contenders.iter().zip(&metric.figures);
+    let median = |(one, figures): (&'_ Contender, &Option<Figures>)| {
+        Some((figures.as_ref()?.spread.median, one.name.clone()))
+    };
+    let mut bars: Vec<_> = figures.filter_map(median).collect();
+    bars.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let most = bars.last()?.0;
+    let line = |(seconds, name): &(f64, String)| {
+        let bar = "█".repeat((seconds / most * BAR_MAX).round().max(1.0) as usize);
+        format!("    {name:18} {bar} {:.0} ms\n", seconds * 1000.0)
+    };
+    Some(bars.iter().map(line).collect())
 }
 
 /// Formats hundredths, and smaller values with one nonzero digit.
@@ -263,8 +208,6 @@ pub(super) fn digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use serde_json::json;
 
     use super::*;
@@ -283,7 +226,7 @@ mod tests {
         let metrics = metrics.iter().map(|(name, label)| {
             json!({
                 "metric": name, "label": label, "unit": "count", "better": "lower",
-                "figures": figures, "comparisons": [],
+                "figures": figures, "comparisons": vec![(); contenders.len()],
             })
         });
         let contenders = contenders.iter().map(|(name, _)| {
@@ -325,87 +268,78 @@ mod tests {
         document(title, &contenders, &metrics)
     }
 
-    fn sample_page(documents: usize) -> String {
+    fn sample_page(samples: Vec<(&'static str, Document)>, run: &RunRecord) -> String {
         let table = PeerTable::read().expect("a table");
-        let titles = (0..documents).map(|number| format!("Files {number}"));
-        let results: Vec<_> = titles
-            .map(|title| (&table.documents[0], sample(&title)))
-            .collect();
-        let run = RunRecord {
-            commit: "abc1234".into(),
-            date: "2026-01-31".into(),
-            minutes: 70,
-            versions: BTreeMap::from([("nginx".into(), "nginx/1.22.1".into())]),
-            left_out: vec!["h2o: not there".into()],
-        };
-        page(&run, &table, &results)
+        let results = samples.into_iter().map(|(name, one)| (name, vec![one]));
+        page(run, &table, &results.collect())
     }
 
     #[test]
     fn the_page_names_build_versions_and_those_left_out_and_puts_losses_first() {
-        let page = sample_page(1);
+        let run = RunRecord {
+            commit: "abc1234".into(),
+            date: "2026-01-31".into(),
+            minutes: 40,
+            versions: BTreeMap::from([("nginx".into(), "nginx/1.22.1".into())]),
+            left_out: vec!["h2o: not there".into()],
+        };
+        let page = sample_page(vec![("serve-small", sample("Files"))], &run);
         for part in [
-            "One run of 70 minutes on 2026-01-31, of the build of commit abc1234. On a virtual \
-             machine with 2 processors (AMD), 1 GiB of memory, Linux 6.18. 2 comparisons.\n",
+            "One run of 40 minutes on 2026-01-31, of the build of commit abc1234. On a virtual \
+             machine with 2 processors (AMD), 1 GiB of memory, Linux 6.18.\n",
             "Left out:\n\n- h2o: not there\n",
-            "|---|---|\n| nginx | 0 | 1 | 0 | – | Files 0: 1 KiB, response time: 0.50 |\n",
-            "\n| lighttpd | 1 | 0 | 0 | Files 0: 1 KiB, response time: 2.00 | – |\n\n## nginx",
-            "## nginx (nginx/1.22.1)\n\n| the worst cases",
-            "| Files 0: 1 KiB | nginx | response time | **0.50** (0.50–0.50) | × 0.50 |",
-            "| Files 0: 1 KiB | lighttpd | response time | 2.00 (2.00–2.00) | × 2.00 |",
+            "|---:|\n| nginx | files of 1 KiB | response time | **0.50** (0.50–0.50) | × 0.50 | \
+             6 |\n| lighttpd | files of 1 KiB | response time | 2.00 (2.00–2.00) | × 2.00 | 6 |\n",
+            "## Versions\n\n- nginx: nginx/1.22.1\n",
         ] {
             assert!(page.contains(part), "{part} is not in\n{page}");
         }
-        assert!(
-            !page.contains("sendfile only"),
-            "our own variants are no peers"
-        );
-        assert!(!page.contains("floor"), "nobody has to beat a bound");
+        assert!(!page.contains("floor"), "it is in no comparison");
     }
 
     #[test]
-    fn a_program_is_beside_our_program_and_not_beside_our_worker() {
+    fn a_program_is_compared_with_our_program() {
         let contenders = [("underpass", 1.0), ("underpass cp", 4.0), ("GNU cp", 8.0)];
         let result = document("A file copied", &contenders, &[("wall", "time")]);
-        let table = PeerTable::read().expect("a table");
-        let results = [(&table.documents[0], result)];
-        let page = page(&RunRecord::default(), &table, &results);
-        let row = "| A file copied: 1 KiB | GNU cp | time | 2.00 (2.00–2.00) | – |";
-        assert!(
-            page.contains(row) && !page.contains("## underpass"),
-            "{page}"
+        let page = sample_page(vec![("copy-large", result)], &RunRecord::default());
+        let row = "| GNU cp | a local copy of 1 GiB | time | 2.00 (2.00–2.00) | – | 6 |";
+        assert!(page.contains(row), "{page}");
+    }
+
+    #[test]
+    fn the_chart_has_the_medians_the_best_first() {
+        let page = sample_page(
+            vec![("serve-large", sample("Files"))],
+            &RunRecord::default(),
         );
+        let chart = format!(
+            "    floor              {} 500 ms\n    underpass, sendfile only {} 1000 ms\n",
+            "█".repeat(4),
+            "█".repeat(8),
+        );
+        assert!(page.contains(&chart), "{page}");
     }
 
     #[test]
-    fn the_page_stays_short_however_much_was_measured() {
-        let page = sample_page(12);
-        assert!(page.lines().count() < 60, "{page}");
-        assert_eq!(page.matches("KiB | nginx |").count(), ROWS_MAX);
-    }
-
-    #[test]
-    fn the_page_has_room_for_every_peer() {
+    fn the_page_is_short() {
         let table = PeerTable::read().expect("a table");
         let names: BTreeSet<_> = table.peers().map(|(_, peer)| peer.name.as_str()).collect();
         let names = ["underpass"].into_iter().chain(names);
         let contenders: Vec<_> = names.map(|name| (name, 1.0)).collect();
-        let of = |title: String| document(&title, &contenders, &[("wall", "time")]);
-        let results = (0..9).map(|number| (&table.documents[0], of(format!("Files {number}"))));
+        let one = document("Files", &contenders, &[("wall", "time")]);
+        let documents = table.documents.iter();
+        let results = documents.map(|document| (&*document.name, vec![one.clone()]));
         let run = RunRecord {
             left_out: vec!["h2o: not there".into(); 9],
             ..RunRecord::default()
         };
-        let page = page(&run, &table, &results.collect::<Vec<_>>());
-        assert!(page.lines().count() <= LINES_MAX, "{page}");
-        assert!(
-            page.contains("\n## xcp\n") && page.contains("\n## All tables"),
-            "{page}"
-        );
+        let page = page(&run, &table, &results.collect());
+        assert!(page.lines().count() <= 120, "{page}");
+        assert_eq!(page.matches("| 6 |").count(), table.comparisons.len());
     }
 
     #[test]
-    fn a_broken_result_is_named_and_the_pages_are_written_anew() {
+    fn a_broken_result_is_named_and_later_calls_add_rounds() {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().to_owned();
         let workspace = Workspace { root: root.clone() };
@@ -413,16 +347,16 @@ mod tests {
         let quick = root.join("target/peers/quick");
         fs::create_dir_all(&quick).expect("a folder");
         let run = RunRecord {
-            commit: "abc1234".into(),
-            left_out: vec!["Files of 1 to 100 KiB over HTTP: it broke".into()],
+            left_out: vec!["Files of 1 KiB over HTTP: it broke".into()],
             ..RunRecord::default()
         };
         let run = serde_json::to_string(&run).expect("a record");
         fs::write(quick.join("run.json"), run).expect("a record");
         fs::write(quick.join("serve-large.json"), "{").expect("a result");
-        sample("Files")
-            .write(&quick.join("cold.json"))
-            .expect("a result");
+        for name in ["serve-reconnect.json", "serve-reconnect-2.json"] {
+            let written = sample("Files").write(&quick.join(name));
+            written.expect("a result");
+        }
         let arguments = PeersArguments::quick();
         let table = PeerTable::read().expect("a table");
         write(&installation, &table, &arguments).expect("pages");
@@ -432,11 +366,12 @@ mod tests {
             page.contains("is not a result of underpass bench (EOF while"),
             "{page}"
         );
-        assert_eq!(
-            page.matches("of 1 to 100 KiB over HTTP").count(),
-            1,
+        assert_eq!(page.matches("of 1 KiB over HTTP:").count(), 1, "{page}");
+        assert!(
+            page.contains("**0.50** (0.50–0.50) | × 0.50 | 12 |"),
             "{page}"
         );
+        assert!(read("tables/serve-reconnect-2.md").contains("# A connection for every request"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::workspace::Fallible;
 
 const TABLE: &str = include_str!("../../../peers/peers.toml");
+const OWN_KIT: &str = "underpass";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,7 +17,18 @@ pub(super) struct PeerTable {
     servers: Vec<PeerProgram>,
     programs: Vec<PeerProgram>,
     porters: Vec<PeerProgram>,
+    pub(super) comparisons: Vec<PeerComparison>,
     pub(super) documents: Vec<PeerDocument>,
+}
+
+/// A row of docs/measurements.md.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PeerComparison {
+    /// The work, in the words of a user.
+    pub(super) question: String,
+    pub(super) document: String,
+    pub(super) peer: String,
 }
 
 #[derive(Deserialize)]
@@ -51,9 +63,6 @@ pub(super) struct PeerProgram {
     #[serde(rename = "in")]
     pub(super) experiments: Vec<PeerExperiment>,
     pub(super) command: String,
-    /// Whether it is a lower bound on the cost of the work rather than a peer.
-    #[serde(default)]
-    pub(super) is_bound: bool,
 }
 
 /// A call of the bench.
@@ -69,21 +78,11 @@ pub(super) struct PeerDocument {
     /// NAME=COMMAND of the path to the servers.
     pub(super) path: Option<String>,
     #[serde(default)]
-    pub(super) without: Vec<String>,
-    #[serde(default)]
     pub(super) full: String,
     #[serde(default)]
     pub(super) quick: String,
-    /// At least 6, or 1 in a quick run.
-    #[serde(default)]
-    pub(super) rounds: usize,
-    #[serde(default)]
-    pub(super) quick_rounds: usize,
     #[serde(default = "cubic")]
     pub(super) as_root: String,
-    /// Whether it is measured only on request, and absent from docs/measurements.md.
-    #[serde(default)]
-    pub(super) is_apart: bool,
 }
 
 /// A file system made for a measurement.
@@ -116,7 +115,7 @@ pub(super) enum PeerExperiment {
     Socket,
     /// Trees and special files, by programs
     Tree,
-    /// Brokers for Kafka's clients; measured only when it is asked for
+    /// Brokers for Kafka's clients
     Log,
 }
 
@@ -140,12 +139,42 @@ impl PeerTable {
         let porters = self.porters.iter().map(|peer| ("--peer", peer));
         servers.chain(programs).chain(porters)
     }
-}
 
-impl PeerProgram {
-    /// Returns whether it takes jobs, like the programs in `peers/`.
-    pub(super) fn takes_jobs(&self, table: &PeerTable) -> bool {
-        table.porters.iter().any(|one| std::ptr::eq(one, self))
+    /// Returns the peers named in comparisons of a document.
+    fn compared<'t>(&'t self, document: &'t PeerDocument) -> impl Iterator<Item = &'t str> {
+        let own = move |one: &&PeerComparison| one.document == document.name;
+        self.comparisons.iter().filter(own).map(|one| &*one.peer)
+    }
+
+    /// Returns whether a document is part of docs/measurements.md.
+    pub(super) fn is_compared(&self, document: &PeerDocument) -> bool {
+        self.compared(document).next().is_some()
+    }
+
+    /// Returns the kits of the peers that take part in some documents.
+    pub(super) fn kits_of<'t>(
+        &'t self,
+        documents: impl Iterator<Item = &'t PeerDocument> + Clone,
+    ) -> impl Iterator<Item = &'t PeerKit> {
+        self.kits.iter().filter(move |kit| {
+            let mut peers = documents.clone().flat_map(|one| self.contenders(one));
+            peers.any(|(_, peer)| peer.kit == kit.name)
+        })
+    }
+
+    /// Returns the peers that take part in a document, with the option of each: those it is
+    /// compared with and our own, or all of its experiment.
+    pub(super) fn contenders<'t>(
+        &'t self,
+        document: &'t PeerDocument,
+    ) -> impl Iterator<Item = (&'static str, &'t PeerProgram)> {
+        let is_compared = self.is_compared(document);
+        self.peers().filter(move |(_, peer)| {
+            peer.experiments.contains(&document.experiment)
+                && (!is_compared
+                    || peer.kit == OWN_KIT
+                    || self.compared(document).any(|name| name == peer.name))
+        })
     }
 }
 
@@ -195,13 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn documents_leave_out_peers_that_there_are() {
+    fn comparisons_name_documents_and_peers_that_exist() {
         let table = PeerTable::read().expect("a table");
-        for document in &table.documents {
-            for name in &document.without {
-                let mut peers = table.peers();
-                assert!(peers.any(|(_, peer)| peer.name == *name), "{name}");
-            }
+        assert!((12..=16).contains(&table.comparisons.len()));
+        for comparison in &table.comparisons {
+            let mut documents = table.documents.iter();
+            let document = documents.find(|one| one.name == comparison.document);
+            let mut contenders = table.contenders(document.expect("its document"));
+            let is_there = contenders.any(|(_, peer)| peer.name == comparison.peer);
+            assert!(is_there, "{}: {}", comparison.document, comparison.peer);
         }
     }
 
