@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::AddAssign;
+use std::process::{Child, Command};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,8 +14,8 @@ use underpass_log::{
 };
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
-    Connection, HandshakeError, Inherited, ListenerAccess, ListenerConfig, LogThrottle, Protocol,
-    Server, ServerConfig, TlsAcceptor, TlsError, TlsShared,
+    Connection, HandshakeError, Inherited, ListenerAccess, ListenerConfig, LogThrottle,
+    Predecessor, Protocol, Server, ServerConfig, ShutdownPhase, TlsAcceptor, TlsError, TlsShared,
 };
 
 use crate::broker::{Broker, BrokerService, BrokerWorker};
@@ -33,6 +34,9 @@ use crate::metrics::BrokerMetrics;
 use crate::offsets::groups::Groups;
 use crate::options::{BrokerListener, BrokerOptions, FsyncPolicy};
 use crate::requests::BrokerRequests;
+
+/// The time to close the data folder, beyond that to send the last responses.
+const CLOSE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 struct BrokerProtocol(Arc<Broker>);
@@ -83,23 +87,32 @@ pub enum BrokerError {
 /// Starts a broker, which listens on `inherited` sockets if its options say so. Returns when it
 /// accepts connections.
 ///
+/// A predecessor is told to leave once the options and certificates are found good; what is wrong
+/// with them is reported to it, and it continues. Then this waits until the predecessor has synced
+/// and left the data folder. Meanwhile connections wait in the queues of the inherited sockets.
+///
 /// # Errors
 /// [`BrokerError`]; nothing is left running.
-pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBroker, BrokerError> {
-    let defaults = TopicConfig::default().with(&options.topics.config);
-    let defaults = defaults.map_err(BrokerError::Topics)?;
-    let partitions = options.topics.partitions;
-    if !(1..=PARTITIONS_MAX).contains(&partitions) {
-        let why = format!("num.partitions={partitions}: expected 1 to {PARTITIONS_MAX}");
-        return Err(BrokerError::Option(why));
+pub fn start(
+    options: BrokerOptions,
+    inherited: Inherited,
+    predecessor: Option<Predecessor>,
+) -> Result<RunningBroker, BrokerError> {
+    let tls = inherited.tls();
+    let checked = check(&options, &tls);
+    let has_predecessor = predecessor.is_some();
+    match (predecessor, &checked) {
+        (Some(predecessor), Ok(_)) => predecessor.report_ready()?,
+        (Some(predecessor), Err(error)) => predecessor.report_failure(&error.to_string()),
+        (None, _) => {}
     }
-    if options.node_id < 0 {
-        // For clients, −1 means no broker.
-        let why = format!("node-id={}: expected a number from 0", options.node_id);
-        return Err(BrokerError::Option(why));
-    }
+    let (defaults, acceptor) = checked?;
+    let patience = match has_predecessor {
+        true => options.connections.stop_timeout + CLOSE_MAX,
+        false => Duration::ZERO,
+    };
     let moved = Arc::<MovedLists>::default();
-    let (log, found) = open_log(&options, &defaults, Arc::clone(&moved))?;
+    let (log, found) = open_log(&options, &defaults, Arc::clone(&moved), patience)?;
     let topics = Topics::open(&options.data, Arc::clone(&log), &found, defaults);
     let topics = topics.map_err(|error| BrokerError::Topics(error.to_string()))?;
     let settings = GroupSettings {
@@ -123,15 +136,15 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
         options,
     });
     let metrics = BrokerMetrics(Arc::downgrade(&broker));
-    let tls = Arc::<TlsShared>::default();
     let listening = Listening {
-        acceptor: acceptor(&broker.options, &tls)?,
+        acceptor,
         listeners: broker.options.listeners.clone(),
         status: broker.options.status.listen.clone(),
         metrics: Arc::new(MetricsService::new(Box::new(metrics))),
     };
     let config = listening.config(&broker);
     let server = underpass_net::start(&config, inherited)?;
+    server.own_socket_files();
     let listening = Mutex::new(listening);
     Ok(RunningBroker {
         server,
@@ -141,11 +154,32 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
     })
 }
 
-/// Opens the data folder and reports losses.
+/// Checks the options, and loads the certificates.
+fn check(
+    options: &BrokerOptions,
+    tls: &Arc<TlsShared>,
+) -> Result<(TopicConfig, Option<Arc<TlsAcceptor>>), BrokerError> {
+    let defaults = TopicConfig::default().with(&options.topics.config);
+    let defaults = defaults.map_err(BrokerError::Topics)?;
+    let partitions = options.topics.partitions;
+    if !(1..=PARTITIONS_MAX).contains(&partitions) {
+        let why = format!("num.partitions={partitions}: expected 1 to {PARTITIONS_MAX}");
+        return Err(BrokerError::Option(why));
+    }
+    if options.node_id < 0 {
+        // For clients, −1 means no broker.
+        let why = format!("node-id={}: expected a number from 0", options.node_id);
+        return Err(BrokerError::Option(why));
+    }
+    Ok((defaults, acceptor(options, tls)?))
+}
+
+/// Opens the data folder, which another process may leave only after a while, and reports losses.
 fn open_log(
     options: &BrokerOptions,
     defaults: &TopicConfig,
     observed: Arc<MovedLists>,
+    patience: Duration,
 ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
     let folder = DataFolderOptions {
         flush: match options.fsync {
@@ -153,6 +187,7 @@ fn open_log(
             FsyncPolicy::Interval => FlushPolicy::Interval,
             FsyncPolicy::Never => FlushPolicy::Never,
         },
+        wait_for_folder: patience,
         node_id: options.node_id,
         // Generated like a topic ID.
         cluster_id: TopicId::random().to_string(),
@@ -286,6 +321,23 @@ impl RunningBroker {
         };
         self.server.reload(&changed.config(&self.broker))?;
         *listening = changed;
+        Ok(())
+    }
+
+    /// Starts `command` as the successor, which gets the listening sockets, and stops this broker
+    /// once the successor has checked its options: it opens the data folder after
+    /// [`join`](RunningBroker::join) and the end of this process. `started` is called with the new
+    /// process before this one stops.
+    ///
+    /// # Errors
+    /// As for [`Server::upgrade`]; this broker continues.
+    pub fn upgrade(
+        &self,
+        command: Command,
+        started: impl FnOnce(&Child),
+    ) -> Result<(), underpass_net::Error> {
+        self.server.upgrade(command, &self.tls, None, started)?;
+        self.server.shutdown().advance(ShutdownPhase::Draining);
         Ok(())
     }
 

@@ -376,6 +376,8 @@ pub enum FlushPolicy {
 pub struct DataFolderOptions {
     /// When records are synced.
     pub flush: FlushPolicy,
+    /// How long to wait for another process that uses the folder to leave it.
+    pub wait_for_folder: Duration,
     /// The ID of the broker, in `meta.properties`.
     pub node_id: i32,
     /// The ID of the cluster, for a new folder.
@@ -390,6 +392,7 @@ impl Default for DataFolderOptions {
     fn default() -> DataFolderOptions {
         DataFolderOptions {
             flush: FlushPolicy::default(),
+            wait_for_folder: Duration::ZERO,
             node_id: 1,
             cluster_id: "underpass".to_owned(),
             producer_id_expiration: Duration::from_secs(86_400),

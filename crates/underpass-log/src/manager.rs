@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::io::Errno;
 
 use crate::config::{DataFolderOptions, TopicConfig};
 use crate::error::{LogError, at};
@@ -30,6 +31,8 @@ use crate::segment::lock;
 use crate::threads::{Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver};
 
 const LOCK: &str = ".lock";
+/// The interval between attempts to lock the folder.
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 const SYNC_TRIAL: &str = ".sync-trial";
 const CLEAN: &str = ".kafka_cleanshutdown";
 /// The interval between two writes of the checkpoint files.
@@ -99,7 +102,7 @@ impl LogManager {
         parallel: usize,
     ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
         disk::create_folder(folder).map_err(at(folder))?;
-        let lock_file = take_lock(folder)?;
+        let lock_file = take_lock(folder, options.wait_for_folder)?;
         let properties = MetaProperties::read_or_write(folder, &options)?;
         tracing::debug!(
             "data folder {} of cluster {}",
@@ -511,15 +514,22 @@ fn missing<'c>(
     missing
 }
 
-fn take_lock(folder: &Path) -> Result<File, LogError> {
+fn take_lock(folder: &Path, patience: Duration) -> Result<File, LogError> {
     let path = folder.join(LOCK);
     let file = disk::open(&path).map_err(at(&path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(LogError::InUse {
-            folder: folder.to_owned(),
-        }),
-        Err(errno) => Err(at(&path)(errno.into())),
+    let begun = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            // flock has no timeout.
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => thread::sleep(LOCK_INTERVAL),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(LogError::InUse {
+                    folder: folder.to_owned(),
+                });
+            }
+            Err(errno) => return Err(at(&path)(errno.into())),
+        }
     }
 }
 

@@ -74,6 +74,7 @@ pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
 pub use handover::inherit::{HandedFile, Inherited, Predecessor};
+pub use handover::upgrade::command_of_this_process;
 pub use io::socket::{Registered, register};
 pub use limits::{ConnectionLimits, INPUT_BYTES_MAX};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};

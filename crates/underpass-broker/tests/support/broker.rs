@@ -129,7 +129,7 @@ pub(crate) fn run_if_asked() {
         .with_ansi(false)
         .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
         .init();
-    let broker = underpass_broker::start(options(Path::new(&folder)), Inherited::default())
+    let broker = underpass_broker::start(options(Path::new(&folder)), Inherited::default(), None)
         .expect("a broker");
     let address = &broker.server().addresses()[0];
     println!("{GREETING}{address}");

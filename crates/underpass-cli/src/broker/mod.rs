@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use underpass_broker::{BrokerOptions, FsyncPolicy, RunningBroker};
-use underpass_net::{Address, Inherited, Notifier, SignalAction, watch_signals};
+use underpass_net::{
+    Address, Inherited, Notifier, SignalAction, command_of_this_process, watch_signals,
+};
 
 mod arguments;
 mod check;
@@ -31,14 +33,26 @@ pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
     if let Some(BrokerTool::Check(check)) = &arguments.tool {
         return check::run(check);
     }
-    let options = arguments.options()?;
-    let (inherited, _) = Inherited::take().map_err(|error| error.to_string())?;
-    let broker = underpass_broker::start(options.clone(), inherited);
+    let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
+    let options = match arguments.options() {
+        Ok(options) => options,
+        Err(why) => {
+            if let Some(predecessor) = predecessor {
+                predecessor.report_failure(&why);
+            }
+            return Err(why);
+        }
+    };
+    let is_successor = predecessor.is_some();
+    let broker = underpass_broker::start(options.clone(), inherited, predecessor);
     let broker = Arc::new(broker.map_err(|error| with_advice(&error))?);
     let notifier = Arc::new(Notifier::from_environment());
     handle_signals(&broker, &notifier, arguments.clone())?;
     say(&greeting(&options, &broker));
-    notifier.ready(&format!("serving on {}", place(&broker)));
+    // The predecessor has reported the new main process to the service manager.
+    if !is_successor {
+        notifier.ready(&format!("serving on {}", place(&broker)));
+    }
     let stopped = broker.join().map(|()| say("stopped: all is synced"));
     stopped.map_err(|error| {
         format!("stopped, but not in order: the next start reads the whole data folder: {error}")
@@ -86,26 +100,24 @@ fn handle_signals(
     notifier: &Arc<Notifier>,
     arguments: BrokerArguments,
 ) -> Result<(), String> {
-    let (sender, reloads) = channel();
+    let (sender, actions) = channel();
     let (weak, notified) = (Arc::downgrade(broker), Arc::clone(notifier));
-    let thread = thread::Builder::new().name("reloads".into());
+    let thread = thread::Builder::new().name("signals".into());
     let look_after = move || {
         loop {
-            let asked = match reloads.recv_timeout(REFRESH_INTERVAL) {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+            let action = actions.recv_timeout(REFRESH_INTERVAL);
             let Some(broker) = weak.upgrade() else {
                 return;
             };
-            match asked {
-                true => reload(&broker, &notified, &arguments),
-                false => {
+            match action {
+                Ok(BrokerAction::Reload) => reload(&broker, &notified, &arguments),
+                Ok(BrokerAction::Upgrade) => upgrade(&broker, &notified),
+                Err(RecvTimeoutError::Timeout) => {
                     if let Err(error) = broker.refresh_certificates() {
                         tracing::warn!("the certificates in use are kept: {error}");
                     }
                 }
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     };
@@ -117,13 +129,31 @@ fn handle_signals(
             notifier.stopping();
             shutdown.escalate();
         }
-        SignalAction::Reload => drop(sender.send(())),
+        SignalAction::Reload => drop(sender.send(BrokerAction::Reload)),
         SignalAction::Reopen => {}
-        SignalAction::Upgrade => {
-            tracing::warn!("a broker hands nothing over: stop it, and start the new one");
-        }
+        SignalAction::Upgrade => drop(sender.send(BrokerAction::Upgrade)),
     };
     watch_signals(obey).map_err(|error| error.to_string())
+}
+
+/// An action that takes too long for the signal thread.
+enum BrokerAction {
+    Reload,
+    Upgrade,
+}
+
+/// Starts the program's file, which may have been replaced, with the same arguments, and stops.
+fn upgrade(broker: &RunningBroker, notifier: &Notifier) {
+    let upgraded = broker.upgrade(command_of_this_process(), |successor| {
+        let id = successor.id();
+        notifier.succeeded_by(id);
+        say(&format!(
+            "process {id} has taken over the listeners; this one syncs and ends"
+        ));
+    });
+    if let Err(error) = upgraded {
+        tracing::error!("upgrade failed, this process continues to serve: {error}");
+    }
 }
 
 fn reload(broker: &RunningBroker, notifier: &Notifier, arguments: &BrokerArguments) {

@@ -1,12 +1,12 @@
 //! Signals to a running server: reload, upgrade, reopening the log, stop.
 
-use std::env;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Error, Notifier, Refreshed, ShutdownPhase, SignalAction, watch_signals};
+use underpass_net::{
+    Error, Notifier, Refreshed, ShutdownPhase, SignalAction, command_of_this_process, watch_signals,
+};
 use underpass_serve::{FileServer, ServerOptions};
 
 use super::advice::{only_certificates, with_advice};
@@ -111,11 +111,8 @@ fn reload(
 /// Starts the program's file, which may have been replaced, with the same arguments. Returns the
 /// new process once it is serving.
 fn upgrade(server: &FileServer, notifier: &Notifier) -> Option<u32> {
-    let mut arguments = env::args_os();
-    let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
-    command.args(arguments);
     let mut taken_over = None;
-    let upgraded = server.upgrade(command, |successor| {
+    let upgraded = server.upgrade(command_of_this_process(), |successor| {
         let id = successor.id();
         taken_over = Some(id);
         notifier.succeeded_by(id);

@@ -2,9 +2,9 @@
 //! and of power, and everything an operator sees.
 //!
 //! ```text
-//! fetches  listeners  faults  crashes  metrics  operation
-//!    └─────────┴────────┴───┬───┴────────┴─────────┘
-//!                      server, tls
+//! fetches  handover  listeners  faults  crashes  metrics  operation
+//!    └─────────┴─────────┴────────┴───┬───┴────────┴─────────┘
+//!                                server, tls
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -14,6 +14,7 @@ mod clients;
 mod crashes;
 mod faults;
 mod fetches;
+mod handover;
 mod listeners;
 mod metrics;
 mod operation;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use underpass_testkit::{ExitReport, ServerProcess, disk_folder, strace, wait_until};
 
@@ -93,6 +93,20 @@ impl Broker {
     #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.signal(signal);
+    }
+
+    /// Returns the process that serves.
+    pub(crate) fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// Starts a successor, waits until it serves, and returns its process ID.
+    #[track_caller]
+    pub(crate) fn upgrade(&mut self) -> Pid {
+        self.process.upgrade();
+        self.process.hear("stopped: all is synced");
+        self.process.hear("serving ");
+        self.process.pid()
     }
 
     /// Stops it, and returns its exit report and its folder.

@@ -39,8 +39,9 @@ pub struct HandedFile {
     pub file: OwnedFd,
 }
 
-/// The predecessor of this process. It continues until [`Server::take_over_from`] is called; if
-/// this is dropped before, it does not end.
+/// The predecessor of this process. It continues until [`Server::take_over_from`] or
+/// [`report_ready`](Predecessor::report_ready) is called; if this is dropped before, it does not
+/// end.
 ///
 /// [`Server::take_over_from`]: crate::Server::take_over_from
 #[derive(Debug)]
@@ -87,7 +88,12 @@ impl Inherited {
 }
 
 impl Predecessor {
-    pub(crate) fn report_ready(self) -> Result<(), Error> {
+    /// Reports that this process can take over. The predecessor retires, also if this process has
+    /// no server yet: connections wait in the queues of the sockets.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`]: the predecessor has ended.
+    pub fn report_ready(self) -> Result<(), Error> {
         self.peer_process
             .send(READY, &[])
             .map_err(|error| unusable("the earlier process", error))

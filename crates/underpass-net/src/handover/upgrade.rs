@@ -1,5 +1,6 @@
 //! Passes all listening sockets, and an open file, to a new process, the successor.
 
+use std::env;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,6 +16,15 @@ use crate::handover::socket::{
 use crate::limits::{LAST_WORDS_TIMEOUT, UPGRADE_TIMEOUT};
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::tls::shared::TlsShared;
+
+/// Returns a command that starts the file of this program, which may have been replaced, with the
+/// same arguments.
+pub fn command_of_this_process() -> Command {
+    let mut arguments = env::args_os();
+    let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
+    command.args(arguments);
+    command
+}
 
 /// Starts `command` and returns when it accepts connections.
 ///

@@ -289,11 +289,15 @@ impl<S> Server<S> {
     /// [`Error::Inherited`]: the predecessor has ended, or has given up waiting and continues.
     pub fn take_over_from(&self, predecessor: Predecessor) -> Result<(), Error> {
         predecessor.report_ready()?;
-        self.shutdown
-            .lock()
-            .listeners
-            .set_unlink(UnlinkPolicy::Unlink);
+        self.own_socket_files();
         Ok(())
+    }
+
+    /// Makes this process remove the files of Unix sockets at its end, which a predecessor that has
+    /// retired has left to it.
+    pub fn own_socket_files(&self) {
+        let state = self.shutdown.lock();
+        state.listeners.set_unlink(UnlinkPolicy::Unlink);
     }
 }
 
