@@ -34,6 +34,9 @@ const INSTRUMENT: [&str; 3] = [
     "-Cdebuginfo=0",
 ];
 
+/// The folder of the instrumented build.
+const FOLDER: &str = "target/journey";
+
 const REQUESTS: u64 = 100;
 const CONTENT: &[u8] = b"a file of one line\n";
 
@@ -68,8 +71,7 @@ fn journeys(workspace: &Workspace) -> Fallible<Vec<Journey>> {
     }
     let folder = tempfile::tempdir()?;
     let tools = Tools::of(workspace)?;
-    let program = folder.path().join("underpass");
-    build(workspace, &program)?;
+    let program = build(workspace)?;
     let site = folder.path().join("site");
     fs::create_dir(&site)?;
     fs::write(site.join("file"), CONTENT)?;
@@ -176,16 +178,14 @@ pub(crate) fn compile() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Builds the tool with counters, moves it to `program`, and then builds the ordinary tool again.
-fn build(workspace: &Workspace, program: &Path) -> Fallible<()> {
+/// Builds the tool with counters, apart from the ordinary one, which other tests may be using.
+fn build(workspace: &Workspace) -> Fallible<PathBuf> {
     let mut instrumented = artifacts::debug_build(workspace);
+    instrumented.args(["--target-dir", FOLDER]);
     // By process id, since the tests may have replaced the file of this program.
     let own = format!("/proc/{}/exe", process::id());
     instrumented.env("RUSTC_WORKSPACE_WRAPPER", own);
-    let built = artifacts::tool(instrumented.env(COMPILER, "1"))?;
-    fs::copy(&built, program)?;
-    fs::remove_file(built)?;
-    artifacts::tool(&mut artifacts::debug_build(workspace)).map(drop)
+    artifacts::tool(instrumented.env(COMPILER, "1"))
 }
 
 /// Returns the counters of a server before and after requests for a file requested earlier.
