@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
 use crate::folder::{RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder, set_folder_mode};
-use crate::partial::{Committed, Overwrite, PartialFile, SyncPolicy, rename};
+use crate::overwrite::{FileVersion, Overwrite};
+use crate::partial::{Committed, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
 use crate::removal::remove_tree;
@@ -359,15 +360,26 @@ impl Area {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Denied`] and others, with nothing changed.
+    /// [`Error::Changed`] for a file that is not the version `only`.
     /// [`Error::Io`] of removing the content of a folder: it has no name any more, and the next
     /// sweep goes on.
-    pub fn remove(&self, path: &RelativePath) -> Result<(), Error> {
+    pub fn remove(&self, path: &RelativePath, only: Option<FileVersion>) -> Result<(), Error> {
         let (folders, name) = path.split();
         let folder = self.folder.parent(folders)?;
+        // Where it cannot be made, nothing is received either.
+        let locked = self.folder.lock_names().ok();
+        if only.is_some_and(|only| {
+            !self
+                .stat(path)
+                .is_ok_and(|stat| FileVersion::of(&stat) == only)
+        }) {
+            return Err(Error::Changed);
+        }
         match unlinkat(&folder, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) if self.kind(path)? == NameKind::Folder => {}
             removed => return removed.doing("removing the file"),
         }
+        drop(locked);
         let (uploads, gone) = (self.folder.uploads()?, UploadId::random()?);
         match renameat(&folder, name, &uploads, gone.as_str()) {
             Ok(()) => remove_tree(uploads.as_fd(), gone.as_str()),
@@ -436,10 +448,11 @@ impl Area {
         if self.kind(from)? == NameKind::Other {
             return Err(Error::Link);
         }
+        let _locked = self.folder.lock_names()?;
         let has_replaced = match self.kind(to) {
             Err(Error::NotFound) => false,
-            Ok(NameKind::File) if overwrite == Overwrite::Allowed => true,
-            Ok(NameKind::File) => return Err(Error::Exists),
+            Ok(NameKind::File) if overwrite == Overwrite::Refused => return Err(Error::Exists),
+            Ok(NameKind::File) => true,
             Ok(NameKind::Folder) => return Err(Error::IsFolder),
             Ok(NameKind::Other) => return Err(Error::Link),
             Err(error) => return Err(error),

@@ -15,6 +15,9 @@ pub enum Error {
     /// Something has this name already, and it may not be replaced.
     #[error("the name is taken, and files are not replaced here")]
     Exists,
+    /// The file is not the version that the request is about.
+    #[error("the file does not match the condition")]
+    Changed,
     /// The name is that of a folder, and a file is meant.
     #[error("the name is that of a folder")]
     IsFolder,

@@ -60,6 +60,20 @@ impl UploadFolder {
         Ok(opened)
     }
 
+    /// Locks the names of files while one is looked at and replaced or removed, against other
+    /// requests of this process, of one that it has upgraded to, and of earlier configurations.
+    pub(crate) fn lock_names(&self) -> Result<OwnedFd, Error> {
+        let uploads = self.uploads()?;
+        loop {
+            match flock(&uploads, FlockOperation::LockExclusive) {
+                Err(Errno::INTR) => {}
+                // NFS locks only what is open for writing, which no folder is.
+                Ok(()) | Err(Errno::BADF | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(uploads),
+                locked => locked.doing("locking the names of files")?,
+            }
+        }
+    }
+
     pub(crate) fn make_partial(&self, id: &UploadId) -> Result<OwnedFd, Error> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(self.uploads()?, id.as_str(), flags, CREATED);

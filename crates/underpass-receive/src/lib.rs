@@ -29,6 +29,7 @@ mod forks;
 #[doc(hidden)]
 #[path = "../tests/promises/mod.rs"]
 pub mod fuzz;
+mod overwrite;
 mod partial;
 mod path;
 mod record;
@@ -39,7 +40,8 @@ pub use area::{Area, NameKind, SweepSummary, UploadsMax};
 pub use checkpoint::{CutMember, TreeCheckpoint};
 pub use error::Error;
 pub use folder::UPLOADS_FOLDER;
-pub use partial::{Committed, Overwrite, PartialFile, SyncPolicy};
+pub use overwrite::{FileVersion, Overwrite};
+pub use partial::{Committed, PartialFile, SyncPolicy};
 pub use path::RelativePath;
 pub use record::{UploadId, UploadRecord};
 pub use tree::{

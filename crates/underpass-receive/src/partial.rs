@@ -15,17 +15,9 @@ use underpass::{Account, Kernel, Sink, Source, copy_file};
 
 use crate::error::{Doing, Error};
 use crate::folder::{CREATED, UploadFolder};
+use crate::overwrite::{FileVersion, Overwrite};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
-
-/// Whether a file may replace another one of the same name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Overwrite {
-    /// It may. Readers see the former file or the whole new one.
-    Allowed,
-    /// It may not, whatever happens between looking and naming.
-    Refused,
-}
 
 /// When received bytes are written to disk.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize)]
@@ -196,7 +188,7 @@ impl PartialFile {
     /// attributes are lost. A new file gets the group of a folder that hands its own on (setgid).
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::IsFolder`], [`Error::Link`] and others; nothing has the name
+    /// [`Error::Exists`], [`Error::Changed`], [`Error::IsFolder`] and others; nothing has the name
     /// then that had not before, and a file with a record can be committed again.
     /// [`Error::Io`] after the rename is that of syncing the folder: the file has its name, which
     /// may not survive a crash.
@@ -215,28 +207,16 @@ impl PartialFile {
         }
         let (folders, name) = target.split();
         let folder = self.folder.make_folders(folders, mode)?;
-        let replaced = look_before(folder.as_fd(), name, overwrite)?;
-        let owned = |file: BorrowedFd<'_>| match &replaced {
-            Some(replaced) => keep_attributes(replaced, file, mode),
-            None => inherit_group(folder.as_fd(), file),
-        };
-        owned(self.file.as_fd());
-        let uploads = self.folder.uploads()?;
-        let renamed = rename(
-            uploads.as_fd(),
-            self.id.as_str(),
-            folder.as_fd(),
-            name,
-            overwrite,
-        );
-        let copied = match renamed {
-            Ok(()) => None,
-            Err(Errno::XDEV) => {
-                let named = (folder.as_fd(), name);
-                Some(self.copy_to(named, overwrite, (sync, mode), owned)?)
-            }
-            Err(errno) => return Err(Error::of("naming the file", errno)),
-        };
+        let (to, uploads) = ((folder.as_fd(), name), self.folder.uploads()?);
+        let from = (uploads.as_fd(), self.id.as_str());
+        let (replaced, copied) =
+            match self.put_in_place(from, self.file.as_fd(), to, (overwrite, mode))? {
+                Some(replaced) => (replaced, None),
+                None => {
+                    let (replaced, account) = self.copy_to(to, overwrite, (sync, mode))?;
+                    (replaced, Some(account))
+                }
+            };
         self.is_temporary = false;
         // What is left of it is removed by the next sweep where this fails.
         let _ = self.folder.forget(&self.id);
@@ -251,14 +231,37 @@ impl PartialFile {
         })
     }
 
-    /// Copies the file to a folder on another file system.
+    /// Gives a complete `file` its name. Returns the state of the replaced file, if there was one;
+    /// nothing if the name is on another file system.
+    fn put_in_place(
+        &self,
+        from: (BorrowedFd<'_>, &str),
+        file: BorrowedFd<'_>,
+        (folder, name): (BorrowedFd<'_>, &str),
+        (overwrite, mode): (Overwrite, Option<u32>),
+    ) -> Result<Option<Option<Stat>>, Error> {
+        let _locked = self.folder.lock_names()?;
+        let replaced = look_before(folder, name, overwrite)?;
+        match &replaced {
+            Some(replaced) => keep_attributes(replaced, file, mode),
+            None => inherit_group(folder, file),
+        }
+        match rename(from.0, from.1, folder, name, overwrite) {
+            Ok(()) => Ok(Some(replaced)),
+            Err(Errno::XDEV) => Ok(None),
+            Err(errno) => Err(Error::of("naming the file", errno)),
+        }
+    }
+
+    /// Copies the file to a folder on another file system. Returns the state of the replaced file,
+    /// if there was one.
     fn copy_to(
         &self,
-        (folder, name): (BorrowedFd<'_>, &str),
+        to: (BorrowedFd<'_>, &str),
         overwrite: Overwrite,
         (sync, mode): (SyncPolicy, Option<u32>),
-        owned: impl Fn(BorrowedFd<'_>),
-    ) -> Result<Account, Error> {
+    ) -> Result<(Option<Stat>, Account), Error> {
+        let folder = to.0;
         let hidden = format!(".underpass-{}", self.id);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let copy = openat(folder, &hidden, flags, CREATED).doing("making the file")?;
@@ -273,9 +276,9 @@ impl PartialFile {
             if sync != SyncPolicy::None {
                 fdatasync(&copy).doing("writing the file to disk")?;
             }
-            owned(copy.as_fd());
-            rename(folder, &hidden[..], folder, name, overwrite).doing("naming the file")?;
-            Ok(account)
+            let from = (folder, &hidden[..]);
+            let replaced = self.put_in_place(from, copy.as_fd(), to, (overwrite, mode))?;
+            Ok((replaced.flatten(), account))
         };
         copied().inspect_err(|_| {
             let _ = unlinkat(folder, &hidden, AtFlags::empty());
@@ -299,11 +302,22 @@ fn look_before(
 ) -> Result<Option<Stat>, Error> {
     let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => found,
-        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOENT) => {
+            return match overwrite {
+                Overwrite::Only(_) => Err(Error::Changed),
+                Overwrite::Allowed | Overwrite::Refused => Ok(None),
+            };
+        }
         Err(errno) => return Err(Error::of("looking for the name", errno)),
     };
     match (FileType::from_raw_mode(found.st_mode), overwrite) {
         (FileType::RegularFile, Overwrite::Allowed) => Ok(Some(found)),
+        (FileType::RegularFile, Overwrite::Only(version)) => {
+            match FileVersion::of(&found) == version {
+                true => Ok(Some(found)),
+                false => Err(Error::Changed),
+            }
+        }
         (FileType::RegularFile, Overwrite::Refused) => Err(Error::Exists),
         (FileType::Directory, _) => Err(Error::IsFolder),
         _ => Err(Error::Link),
@@ -342,7 +356,7 @@ pub(crate) fn rename<P: Arg + Copy>(
     new: P,
     overwrite: Overwrite,
 ) -> Result<(), Errno> {
-    if overwrite == Overwrite::Allowed {
+    if overwrite != Overwrite::Refused {
         return renameat(from, old, to, new);
     }
     match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {

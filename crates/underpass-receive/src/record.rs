@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::TreeCheckpoint;
 use crate::error::{Doing, Error};
+use crate::overwrite::{FileVersion, Overwrite};
 
 /// The name of an upload: 128 random bits, which nobody can guess.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -57,7 +58,10 @@ pub struct UploadRecord {
     /// Bytes of the whole file, once that is known.
     pub length: Option<u64>,
     /// Whether a file of that name may be replaced.
-    pub replaces: bool,
+    pub(crate) replaces: bool,
+    /// The version of the file that alone may be replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replaced: Option<FileVersion>,
     /// The name of the user who started it, where that is known; nobody else may continue it.
     pub owner: Option<String>,
     /// The client that it counts for; one limit is about all uploads of a client.
@@ -97,6 +101,7 @@ impl UploadRecord {
             target: target.map(str::to_owned),
             length,
             replaces: false,
+            replaced: None,
             owner: None,
             client: None,
             details: BTreeMap::new(),
@@ -105,6 +110,24 @@ impl UploadRecord {
             boot: String::new(),
             durable: 0,
             tree: None,
+        }
+    }
+
+    /// Notes whether a file of that name may be replaced.
+    pub fn set_overwrite(&mut self, overwrite: Overwrite) {
+        self.replaces = overwrite != Overwrite::Refused;
+        self.replaced = match overwrite {
+            Overwrite::Only(version) => Some(version),
+            Overwrite::Allowed | Overwrite::Refused => None,
+        };
+    }
+
+    /// Whether a file of that name may be replaced.
+    pub fn overwrite(&self) -> Overwrite {
+        match (self.replaces, self.replaced) {
+            (true, Some(version)) => Overwrite::Only(version),
+            (true, None) => Overwrite::Allowed,
+            (false, _) => Overwrite::Refused,
         }
     }
 

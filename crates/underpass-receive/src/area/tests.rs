@@ -144,7 +144,7 @@ fn nothing_is_written_through_links_or_over_what_is_no_file() {
         assert_eq!(committed.map(drop), Err(error), "{name}");
     }
     assert_eq!(area.make_folder(&path("out/a"), None), Err(Error::Link));
-    assert_eq!(area.remove(&path("out/a")), Err(Error::Link));
+    assert_eq!(area.remove(&path("out/a"), None), Err(Error::Link));
     let moved = area.rename(&path("file"), &path("out/file"), Overwrite::Allowed);
     assert_eq!(moved, Err(Error::Link));
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
@@ -270,11 +270,11 @@ fn trees_are_removed_without_following_links() {
     fs::create_dir_all(&deep).unwrap();
     symlink(outside.path(), folder.path().join("t/link")).unwrap();
     fs::write(folder.path().join("t/f"), "").unwrap();
-    area.remove(&path("t")).unwrap();
+    area.remove(&path("t"), None).unwrap();
     assert!(!folder.path().join("t").exists());
     assert!(outside.path().join("keep").exists());
     assert_eq!(partial_files(folder.path()), 0);
-    assert_eq!(area.remove(&path("t")), Err(Error::NotFound));
+    assert_eq!(area.remove(&path("t"), None), Err(Error::NotFound));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
-use crate::partial::Overwrite;
+use crate::overwrite::Overwrite;
 use crate::tree::error::{TreeError, TreeFault};
 use crate::tree::settings::TreeMerge;
 

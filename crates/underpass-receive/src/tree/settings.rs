@@ -1,6 +1,7 @@
 //! What a receiver of trees allows and preserves.
 
-use crate::partial::{Overwrite, SyncPolicy};
+use crate::overwrite::Overwrite;
+use crate::partial::SyncPolicy;
 
 /// What a receiver of trees allows and preserves. By default: times and permissions, nothing that
 /// gives privileges, no link that leads out, no hidden name at the top.

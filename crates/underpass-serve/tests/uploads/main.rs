@@ -12,6 +12,7 @@ mod tls;
 mod attacks;
 mod browser;
 mod client;
+mod conditions;
 mod controls;
 mod cuts;
 mod form;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
-use crate::partial::Overwrite;
+use crate::overwrite::Overwrite;
 
 const TRIES: u64 = 1000;
 

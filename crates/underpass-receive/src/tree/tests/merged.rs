@@ -1,7 +1,7 @@
 //! Trees whose name is taken.
 
 use super::*;
-use crate::partial::Overwrite;
+use crate::overwrite::Overwrite;
 
 fn received(area: &Area, members: &[(Member, Vec<u8>)]) -> PartialTree {
     let mut tree = area.begin_tree(settings()).unwrap();

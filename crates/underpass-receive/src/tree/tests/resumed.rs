@@ -34,7 +34,7 @@ fn a_tree_is_continued_from_wherever_it_was_cut() {
         assert_is(&folder.path().join("t"), &members);
         assert_eq!(partial_files(folder.path()), 0);
         // Also what is in folders that their owner may not write to.
-        area.remove(&path("t")).unwrap();
+        area.remove(&path("t"), None).unwrap();
     }
     assert!(cuts > 10, "cut within members {cuts} times");
 }

@@ -18,7 +18,7 @@ use underpass_http::status::{HttpError, Status};
 use underpass_net::InboundRate;
 use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
-use super::put::TOO_LARGE;
+use super::put::{Admission, TOO_LARGE};
 use super::request::{
     Outcome, StepResult, Stop, UPLOAD_DESCRIPTORS, WriteRequest, failed, refusal,
 };
@@ -63,8 +63,7 @@ struct FormFile {
     partial: PartialFile,
     /// Bytes that it has.
     bytes: u64,
-    /// Bytes that it may have.
-    room: u64,
+    admission: Admission,
 }
 
 impl Exchanges<'_> {
@@ -202,7 +201,7 @@ impl Exchanges<'_> {
             return Err(refused(ReceiveFault::Denied));
         }
         let file = of_file(request, &path, &target);
-        let room = self.room(&file, None).await.map_err(named)?;
+        let admission = self.admit(&file, None).await.map_err(named)?;
         let area = request.area.area.clone();
         let partial = self.blocking(move || area.begin()).await.map_err(refused)?;
         Ok(FormFile {
@@ -210,7 +209,7 @@ impl Exchanges<'_> {
             target,
             partial,
             bytes: 0,
-            room,
+            admission,
         })
     }
 
@@ -219,7 +218,7 @@ impl Exchanges<'_> {
         let Some(file) = &mut form.file else {
             return Ok(());
         };
-        if taken as u64 > file.room - file.bytes {
+        if taken as u64 > file.admission.room - file.bytes {
             return Err(file.refused(TextResponse::new(TOO_LARGE)).into());
         }
         let window = std::mem::take(&mut form.window);
@@ -247,7 +246,11 @@ impl Exchanges<'_> {
         };
         let named = of_file(request, &file.path, &file.target);
         let done = self
-            .complete(&named, file.partial, file.target.clone())
+            .complete(
+                &named,
+                file.partial,
+                (file.target.clone(), file.admission.overwrite),
+            )
             .await?;
         let name = String::from_utf8_lossy(file.path.name()).into_owned();
         match done.error.status {

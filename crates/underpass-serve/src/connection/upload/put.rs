@@ -14,7 +14,7 @@ use underpass_http::request::request_line::Method;
 use underpass_http::status::{HttpError, Status};
 use underpass_net::ConnectionError;
 use underpass_receive::{
-    Committed, Error as ReceiveFault, NameKind, Overwrite, PartialFile, RelativePath,
+    Committed, Error as ReceiveFault, FileVersion, NameKind, Overwrite, PartialFile, RelativePath,
 };
 
 use super::request::{
@@ -60,6 +60,14 @@ const LATE: HttpError = HttpError::new(
 pub(super) const CREATED: HttpError = HttpError::new(Status::Created, "stored");
 pub(super) const REPLACED: HttpError = HttpError::new(Status::NoContent, "replaced");
 
+/// What may be received under a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admission {
+    /// The number of bytes.
+    pub(super) room: u64,
+    pub(super) overwrite: Overwrite,
+}
+
 impl Exchanges<'_> {
     /// Receives a file and gives it its name.
     pub(super) async fn put(
@@ -94,8 +102,8 @@ impl Exchanges<'_> {
             Ok(permit) => permit,
             Err(text) => return Ok(text),
         };
-        let room = match self.room(request, body.left()).await {
-            Ok(room) => room,
+        let Admission { room, overwrite } = match self.admit(request, body.left()).await {
+            Ok(admission) => admission,
             Err(text) => return Ok(text),
         };
         let area = request.area.area.clone();
@@ -117,7 +125,7 @@ impl Exchanges<'_> {
             let _ = self.blocking(move || partial.discard()).await;
             return Ok(text);
         }
-        self.complete(request, partial, target).await
+        self.complete(request, partial, (target, overwrite)).await
     }
 
     /// Looks at what has the name, and evaluates the conditions of the request. Returns it with
@@ -152,12 +160,12 @@ impl Exchanges<'_> {
         Ok((space, present))
     }
 
-    /// Asks whether a file of the length may be received, and returns how many bytes may be.
-    pub(super) async fn room(
+    /// Asks whether a file of the length may be received.
+    pub(super) async fn admit(
         &self,
         request: &WriteRequest<'_>,
         length: Option<u64>,
-    ) -> Result<u64, TextResponse> {
+    ) -> Result<Admission, TextResponse> {
         let (space, present) = self.present(request).await?;
         if let (Some(stat), false) = (&present, request.area.options.overwrite) {
             return Err(failed(match NameKind::of(stat) {
@@ -171,7 +179,10 @@ impl Exchanges<'_> {
         match length.unwrap_or(0) {
             length if length > allowed => Err(TextResponse::new(TOO_LARGE)),
             length if length > space => Err(failed(ReceiveFault::NoSpace)),
-            _ => Ok(allowed.min(space)),
+            _ => Ok(Admission {
+                room: allowed.min(space),
+                overwrite: overwrite(request, present.as_ref()),
+            }),
         }
     }
 
@@ -244,9 +255,8 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         partial: PartialFile,
-        target: RelativePath,
+        (target, overwrite): (RelativePath, Overwrite),
     ) -> Outcome {
-        let overwrite = overwrite(request);
         let committed = self.commit(request, partial, target, overwrite).await;
         outcome(committed.map(|committed| stored(request, &committed)))
     }
@@ -289,14 +299,28 @@ impl Exchanges<'_> {
     }
 }
 
-/// Whether the file may replace another one.
-pub(super) fn overwrite(request: &WriteRequest<'_>) -> Overwrite {
+/// Whether the file may replace the `present` one.
+fn overwrite(request: &WriteRequest<'_>, present: Option<&Stat>) -> Overwrite {
     let if_none_match = request.head.conditions.as_ref();
     let if_none_match = if_none_match.and_then(|asked| asked.if_none_match.as_deref());
     match request.area.options.overwrite && if_none_match != Some(b"*") {
-        true => Overwrite::Allowed,
+        true => required_version(request, present).map_or(Overwrite::Allowed, Overwrite::Only),
         false => Overwrite::Refused,
     }
+}
+
+/// Returns the version of the `present` file, which meets the conditions of a request, if they are
+/// about a version.
+pub(super) fn required_version(
+    request: &WriteRequest<'_>,
+    present: Option<&Stat>,
+) -> Option<FileVersion> {
+    let conditions = request.head.conditions.as_ref()?;
+    let is_required = match &conditions.if_match {
+        Some(tags) => tags.as_ref() != b"*",
+        None => conditions.if_unmodified_since.is_some(),
+    };
+    present.filter(|_| is_required).map(FileVersion::of)
 }
 
 /// Returns the response for a body of unknown length that is longer than `room`.

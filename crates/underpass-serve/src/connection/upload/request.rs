@@ -217,6 +217,10 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
             Status::Conflict,
             "the name is taken, and files are not replaced here",
         ),
+        ReceiveFault::Changed => (
+            Status::PreconditionFailed,
+            "the file does not match the condition",
+        ),
         ReceiveFault::IsFolder => (Status::Conflict, "the name is that of a folder"),
         ReceiveFault::NotAFolder => (Status::Conflict, "a part of the path is not a folder"),
         ReceiveFault::Link => (

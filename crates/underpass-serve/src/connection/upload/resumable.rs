@@ -293,8 +293,8 @@ impl Exchanges<'_> {
         let target = record.target.as_deref().ok_or(NO_TARGET)?;
         let target = RelativePath::parse(target.as_bytes())?;
         let partial = self.verified_whole(request, partial, &record).await?;
-        let overwrite = match record.replaces && request.area.options.overwrite {
-            true => Overwrite::Allowed,
+        let overwrite = match request.area.options.overwrite {
+            true => record.overwrite(),
             false => Overwrite::Refused,
         };
         let id = partial.id().clone();

@@ -6,7 +6,7 @@ use underpass_http::request::request_line::{Method, WriteMethod};
 use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Area, Error as ReceiveFault, NameKind, Overwrite, RelativePath};
 
-use super::put::{CREATED, REPLACED, not_removed};
+use super::put::{CREATED, REPLACED, not_removed, required_version};
 use super::request::{Outcome, WriteRequest, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
@@ -74,13 +74,14 @@ impl Exchanges<'_> {
         if holds_area(request) {
             return Ok(TextResponse::new(HOLDS_AREA));
         }
-        if let Err(text) = self.present(request).await {
-            return Ok(text);
-        }
+        let only = match self.present(request).await {
+            Ok((_, present)) => required_version(request, present.as_ref()),
+            Err(text) => return Ok(text),
+        };
         let area = request.area.area.clone();
         let tree = TreePermits::of(request, None);
         let removed = self.blocking(move || match tree.check(&area, &target)? {
-            true => area.remove(&target).map(|()| REMOVED),
+            true => area.remove(&target, only).map(|()| REMOVED),
             false => Ok(FORBIDDEN_PART),
         });
         Ok(removed.await.map_or_else(failed, TextResponse::new))

@@ -9,7 +9,6 @@ use super::create::check_target;
 use super::{FoundUpload, OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
-use crate::connection::upload::put::overwrite;
 use crate::connection::upload::request::{StepResult, UPLOAD_DESCRIPTORS, WriteRequest};
 use crate::connection::upload_protocols::location::location;
 
@@ -47,7 +46,7 @@ impl Exchanges<'_> {
             target: Some(target.clone()),
             ..request.clone()
         };
-        self.room(request, Some(length)).await?;
+        let overwrite = self.admit(request, Some(length)).await?.overwrite;
         let area = request.area.area.clone();
         let joined = self.blocking(move || {
             let whole = area.begin()?;
@@ -58,7 +57,6 @@ impl Exchanges<'_> {
         });
         let (whole, uploads) = joined.await?;
         let id = whole.id().clone();
-        let overwrite = overwrite(request);
         let committed = self.commit(request, whole, target, overwrite).await?;
         self.remove_parts(uploads).await?;
         let mut record = UploadRecord::new(None, None, request.area.options.expire_after);

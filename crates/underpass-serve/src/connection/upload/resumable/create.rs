@@ -2,9 +2,7 @@
 
 use underpass_http::path::PathForm;
 use underpass_http::status::{HttpError, Status};
-use underpass_receive::{
-    Error as ReceiveFault, Overwrite, PartialFile, RelativePath, UploadId, UploadRecord,
-};
+use underpass_receive::{Error as ReceiveFault, PartialFile, RelativePath, UploadId, UploadRecord};
 
 use super::append::{Part, check_type};
 use super::progress::ProgressReports;
@@ -13,7 +11,7 @@ use super::{OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
-use crate::connection::upload::put::{NO_NAME, overwrite};
+use crate::connection::upload::put::NO_NAME;
 use crate::connection::upload::request::{StepResult, Stop, WriteRequest, fault, refusal};
 use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::ietf::UploadFields;
@@ -145,11 +143,11 @@ impl Exchanges<'_> {
         if most.is_some_and(|most| length > Some(most.get())) {
             return Err(self.too_large(request, new.protocol));
         }
-        self.room(&wanted, length).await?;
+        let admission = self.admit(&wanted, length).await?;
         let options = &request.area.options;
         let target = new.target.as_ref().map(RelativePath::as_str);
         let mut record = UploadRecord::new(target, new.length, options.expire_after);
-        record.replaces = overwrite(request) == Overwrite::Allowed;
+        record.set_overwrite(admission.overwrite);
         record.owner = owner_of(request, true);
         record.client = self.client_of(request);
         let path = path_of(request).ok_or(ReceiveFault::Name("the path is not UTF-8"))?;
