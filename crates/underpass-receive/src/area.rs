@@ -19,7 +19,7 @@ use crate::overwrite::{FileVersion, Overwrite};
 use crate::partial::{Committed, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
-use crate::removal::remove_tree;
+use crate::removal::{holds_mount, may_be_folder, remove_tree};
 
 /// A partial file without a record that is younger may be one whose lock is about to be taken.
 const ORPHAN_AGE: Duration = Duration::from_secs(60);
@@ -265,18 +265,18 @@ impl Area {
                 continue;
             };
             if kind == NameKind::Folder {
-                match self.sweep_folder(uploads, &id, now)? {
-                    Some(true) => summary.kept += 1,
-                    Some(false) => summary.removed += 1,
-                    None => {}
+                match self.sweep_folder(uploads, &id, now) {
+                    Ok(Some(true)) => summary.kept += 1,
+                    Ok(Some(false)) => summary.removed += 1,
+                    Ok(None) | Err(_) => {}
                 }
                 continue;
             }
             match self.resume(&id, now) {
                 Ok(_) => summary.kept += 1,
                 Err(Error::Gone) if self.is_orphan(uploads, &name, now) => {
-                    self.folder.forget(&id)?;
-                    summary.removed += 1;
+                    let is_removed = self.folder.forget(&id).is_ok();
+                    summary.removed += u64::from(is_removed);
                 }
                 Err(_) => {}
             }
@@ -360,7 +360,7 @@ impl Area {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Denied`] and others, with nothing changed.
-    /// [`Error::Changed`] for a file that is not the version `only`.
+    /// [`Error::Changed`] for a file that is not the version `only`, [`Error::Mount`].
     /// [`Error::Io`] of removing the content of a folder: it has no name any more, and the next
     /// sweep goes on.
     pub fn remove(&self, path: &RelativePath, only: Option<FileVersion>) -> Result<(), Error> {
@@ -380,6 +380,9 @@ impl Area {
             removed => return removed.doing("removing the file"),
         }
         drop(locked);
+        if holds_mount(folder.as_fd(), name)? {
+            return Err(Error::Mount);
+        }
         let (uploads, gone) = (self.folder.uploads()?, UploadId::random()?);
         match renameat(&folder, name, &uploads, gone.as_str()) {
             Ok(()) => remove_tree(uploads.as_fd(), gone.as_str()),
@@ -407,7 +410,10 @@ impl Area {
         let mut left = vec![Vec::new()];
         while let Some(beneath) = left.pop() {
             let name: &[u8] = if beneath.is_empty() { b"." } else { &beneath };
-            let folder = openat(&top, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+            let folder = open_beneath(&top, name, FOLDER);
+            if let (Err(Errno::NOTDIR), false) = (&folder, beneath.is_empty()) {
+                continue;
+            }
             for entry in Dir::read_from(folder.doing(doing)?).doing(doing)? {
                 let entry = entry.doing(doing)?;
                 let name = entry.file_name().to_bytes();
@@ -425,7 +431,7 @@ impl Area {
                 if !accept(&path) {
                     return Ok(false);
                 }
-                if entry.file_type() == FileType::Directory {
+                if may_be_folder(entry.file_type()) {
                     left.push(path);
                 }
             }

@@ -29,6 +29,9 @@ pub enum Error {
         "a part of the path is a symbolic link or a special file, which is not written through"
     )]
     Link,
+    /// Another file system is mounted in a folder that is to be removed.
+    #[error("another file system is mounted in the folder")]
+    Mount,
     /// A folder that is to be removed is not empty.
     #[error("the folder is not empty")]
     NotEmpty,
@@ -56,10 +59,11 @@ pub enum Error {
     /// The server may not write there.
     #[error("the server may not write there")]
     Denied,
-    /// The folder of partial files belongs to another user, or others may write to it.
+    /// The folder of partial files belongs to another user, or others may write to it, or it is
+    /// none.
     #[error(
-        "the folder .underpass-uploads belongs to another user, or others may write to it; remove \
-         it while no server uses it"
+        "the folder .underpass-uploads belongs to another user, or others may write to it, or it \
+         is not a folder; remove it while no server uses it"
     )]
     Foreign,
     /// The kernel refused a call for another reason.

@@ -51,6 +51,10 @@ impl UploadFolder {
             },
             opened => opened,
         };
+        // A link or a file in its place is not the server's either.
+        if let Err(Errno::LOOP | Errno::NOTDIR) = opened {
+            return Err(Error::Foreign);
+        }
         let opened = opened.doing("opening the folder of uploads")?;
         let stat = fstat(&opened).doing("looking at the folder of uploads")?;
         // Somebody else could replace partial files there.

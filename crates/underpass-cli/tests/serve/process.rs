@@ -258,6 +258,7 @@ fn other_spellings_of_upload_are_told_the_right_one() {
         (&["--upload=incoming"], "/incoming"),
         (&["--upload=./incoming"], "/incoming"),
         (&["--upload=10GB"], "file-bytes-max"),
+        (&["--upload=/a,/b"], "a [[site.upload]] each"),
         (&["-u=/missing"], "/missing does not exist; make it"),
     ] {
         let end = serve(&[typed, &["-p", "0", folder]].concat());

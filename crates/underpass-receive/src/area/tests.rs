@@ -3,6 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::fs::{RenameFlags, renameat_with};
 
 use super::*;
 use crate::forks::UnforkedFolder;
@@ -275,6 +279,71 @@ fn trees_are_removed_without_following_links() {
     assert!(outside.path().join("keep").exists());
     assert_eq!(partial_files(folder.path()), 0);
     assert_eq!(area.remove(&path("t"), None), Err(Error::NotFound));
+}
+
+#[test]
+fn a_tree_deeper_than_any_path_is_removed() {
+    let (folder, area) = area();
+    for level in 0..6 {
+        let top = folder.path().join(format!("{level}"));
+        let bottom = top.join(format!("{}/", "a".repeat(250)).repeat(4));
+        fs::create_dir_all(&bottom).unwrap();
+        fs::write(bottom.join("f"), "").unwrap();
+        if level > 0 {
+            fs::rename(
+                folder.path().join(format!("{}", level - 1)),
+                bottom.join("d"),
+            )
+            .unwrap();
+        }
+    }
+    area.remove(&path("5"), None).unwrap();
+    assert!(!folder.path().join("5").exists());
+    assert_eq!(partial_files(folder.path()), 0);
+}
+
+#[test]
+fn whoever_may_write_to_a_tree_cannot_lead_its_removal_out_of_it() {
+    const FOLDERS: usize = 30;
+    let (folder, area) = area();
+    let outside = tempfile::tempdir().unwrap();
+    let fill = |at: &Path| {
+        for number in 0..FOLDERS {
+            fs::create_dir_all(at.join(number.to_string())).unwrap();
+            fs::write(at.join(format!("{number}/f")), "").unwrap();
+        }
+    };
+    fill(outside.path());
+    for _ in 0..50 {
+        let top = folder.path().join("t");
+        fill(&top.join("d"));
+        let spare = tempfile::tempdir_in(folder.path()).unwrap();
+        symlink(outside.path(), spare.path().join("link")).unwrap();
+        // Both stay open wherever the folder is moved to.
+        let held = fs::File::open(&top).unwrap();
+        let spare = fs::File::open(spare.path()).unwrap();
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let _ = renameat_with(&held, "d", &spare, "link", RenameFlags::EXCHANGE);
+                }
+            });
+            let _ = area.remove(&path("t"), None);
+            is_done.store(true, Ordering::Relaxed);
+        });
+        let left =
+            (0..FOLDERS).filter(|number| outside.path().join(format!("{number}/f")).exists());
+        assert_eq!(left.count(), FOLDERS);
+        area.sweep(SystemTime::now()).unwrap();
+        assert_eq!(partial_files(folder.path()), 0);
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name() != UPLOADS_FOLDER {
+                fs::remove_dir_all(entry.path()).unwrap();
+            }
+        }
+    }
 }
 
 #[test]

@@ -70,11 +70,21 @@ impl UploadOptions {
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<UploadOptions, String> {
         let mut options = UploadOptions::default();
+        let mut has_folder = false;
         for word in text.split(',').filter(|word| !word.is_empty()) {
             match word {
                 "overwrite" => options.overwrite = true,
                 "delete" => options.delete = true,
-                folder if folder.starts_with('/') => options.path = FolderPath::parse(folder)?,
+                folder if folder.starts_with('/') && has_folder => {
+                    return Err(format!(
+                        "{folder:?} is a second folder; several need a [[site.upload]] each, in a \
+                         configuration"
+                    ));
+                }
+                folder if folder.starts_with('/') => {
+                    options.path = FolderPath::parse(folder)?;
+                    has_folder = true;
+                }
                 _ => return Err(unknown(word)),
             }
         }

@@ -382,3 +382,44 @@ fn names_in_another_normal_form_are_judged_by_the_same_rule() {
         assert_eq!(created.status, 401, "{name}");
     }
 }
+
+#[test]
+fn names_do_not_deceive_readers() {
+    let server = site("upload = [{ path = '/in', delete = true }]\n");
+    let at = server.address();
+    let (encoded, name) = ("x%E2%80%AEgpj.exe", "x\u{202e}gpj.exe");
+    let put = |path: &str| ask(at, &format!("PUT {path}"), &["Content-Length: 0"], "").status;
+    assert_eq!(put(&format!("/in/{encoded}")), 400);
+    assert_eq!(put(&format!("/in/{encoded}/a")), 400);
+    assert_eq!(put("/in/a%E2%80%A8b"), 400);
+    let created = ask(
+        at,
+        "POST /in/",
+        &[TUS, "Upload-Length: 1", &named(name)],
+        "",
+    );
+    assert_eq!(created.status, 400);
+    let part = ["Upload-Complete: ?0"];
+    let created = ask(at, &format!("PUT /in/{encoded}"), &part, "");
+    assert_eq!(created.status, 400);
+    let form = format!(
+        "--B\r\nContent-Disposition: form-data; name=f; filename=\"{name}\"\r\n\r\nx\r\n--B--\r\n"
+    );
+    let boundary = ["Content-Type: multipart/form-data; boundary=B"];
+    assert_eq!(ask(at, "POST /in/", &boundary, form).status, 400);
+    assert_eq!(
+        ask(at, &format!("MKCOL /in/{encoded}"), &[], "").status,
+        400
+    );
+    let to = format!("Destination: /in/{encoded}");
+    assert_eq!(put("/in/a"), 201);
+    for method in ["COPY", "MOVE"] {
+        assert_eq!(ask(at, &format!("{method} /in/a"), &[&to], "").status, 400);
+    }
+    // Marks of a direction are in names of honest people.
+    assert_eq!(put("/in/%E2%80%8Fa"), 201);
+    // Somebody else has made it: it can be removed.
+    fs::write(server.site().join("in").join(name), "").unwrap();
+    let removed = ask(at, &format!("DELETE /in/{encoded}"), &[], "");
+    assert_eq!(removed.status, 204);
+}

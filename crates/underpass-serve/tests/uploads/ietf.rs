@@ -542,3 +542,29 @@ fn parts_are_reported_from_where_they_begin() {
     assert_eq!(stored.status, 201, "{}", stored.head);
     assert!(std::fs::read(server.site().join("in/a")).unwrap() == body);
 }
+
+#[test]
+fn a_whole_body_is_stored_whoever_names_the_version_and_has_the_length_it_says() {
+    let server = server("");
+    let at = server.address();
+    for (line, fields, status) in [
+        ("PUT /in/b", ["Upload-Length: 3", ""], 201),
+        ("PUT /in/c", ["Upload-Length: 9", ""], 400),
+        ("POST /in/d", ["", ""], 201),
+        ("POST /in/e", ["Upload-Draft-Interop-Version: 7", ""], 201),
+        ("POST /in/g", ["Upload-Length: 2", ""], 400),
+        ("POST /in/", ["", ""], 400),
+    ] {
+        let answer = ask(at, line, &[LAST, fields[0], fields[1]], "abc");
+        assert_eq!(answer.status, status, "{line} {fields:?}");
+    }
+    assert_eq!(fs::read(server.site().join("in/d")).unwrap(), b"abc");
+    assert!(!server.site().join("in/c").exists());
+    // Apple's clients say so of forms, too.
+    let form = "--B\r\nContent-Disposition: form-data; name=f; filename=h\r\n\r\nx\r\n--B--\r\n";
+    let version = "Upload-Draft-Interop-Version: 6";
+    let boundary = "Content-Type: multipart/form-data; boundary=B";
+    let stored = ask(at, "POST /in/", &[LAST, version, boundary], form);
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    assert_eq!(fs::read(server.site().join("in/h")).unwrap(), b"x");
+}

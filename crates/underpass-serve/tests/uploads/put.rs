@@ -395,6 +395,14 @@ fn a_folder_of_partial_files_of_somebody_else_is_named() {
     let answer = put(&server, "/f", "", b"x");
     assert_eq!(answer.status, 500);
     assert!(answer.text().contains(UPLOADS), "{}", answer.text());
+    fs::remove_dir(&uploads).unwrap();
+    symlink(server.outside(), &uploads).unwrap();
+    assert_eq!(put(&server, "/f", "", b"x").status, 500);
+    fs::remove_file(&uploads).unwrap();
+    fs::write(&uploads, "").unwrap();
+    let answer = put(&server, "/f", "", b"x");
+    assert_eq!(answer.status, 500);
+    assert!(answer.text().contains(UPLOADS), "{}", answer.text());
 }
 
 #[test]

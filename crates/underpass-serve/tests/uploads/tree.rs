@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use underpass_testkit::{assert_private_mounts, mount};
+
 use crate::put::{assert_nothing_partial, put, request, server};
 use crate::support::Server;
 
@@ -52,6 +54,28 @@ fn trees_are_changed_where_that_is_allowed() {
     assert_eq!(fs::read(server.site().join("new/g")).unwrap(), b"other");
     assert!(!server.site().join("new/e").exists());
     assert_nothing_partial(&server);
+}
+
+#[test]
+fn a_part_of_a_folder_is_not_removed_or_moved() {
+    let server = server("delete = true");
+    server.write("d/f", "content");
+    let to = "Destination: /e\r\n";
+    for depth in ["0", "1", "x", "0\r\nDepth: infinity"] {
+        let depth = format!("Depth: {depth}\r\n");
+        assert_eq!(ask(&server, "DELETE", "/d", &depth), 400, "{depth}");
+        assert_eq!(ask(&server, "MOVE", "/d", &(depth + to)), 400);
+    }
+    assert_eq!(
+        ask(&server, "MOVE", "/d/f", "Depth: 0\r\nDestination: /d/g\r\n"),
+        201
+    );
+    assert_eq!(
+        ask(&server, "MOVE", "/d", &format!("Depth: Infinity\r\n{to}")),
+        201
+    );
+    assert_eq!(ask(&server, "DELETE", "/e/g", "Depth: 0\r\n"), 204);
+    assert_eq!(ask(&server, "DELETE", "/e", "Depth: infinity\r\n"), 204);
 }
 
 #[test]
@@ -231,4 +255,19 @@ fn folders_follow_the_mode_of_files_and_replaced_files_keep_theirs() {
     fs::set_permissions(plain.site().join("secret"), private).unwrap();
     assert_eq!(put(&plain, "/secret", "", b"new").status, 204);
     assert_eq!(mode(&plain, "secret"), 0o600);
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_folder_with_a_mount_stays() {
+    assert_private_mounts();
+    let server = server("delete = true");
+    server.write("d/e/f", "content");
+    fs::create_dir(server.site().join("d/mnt")).unwrap();
+    mount(&["-t", "tmpfs", "none"], &server.site().join("d/mnt"));
+    server.write("d/mnt/g", "mounted");
+    assert_eq!(ask(&server, "DELETE", "/d", ""), 409);
+    assert_eq!(server.get("/d/e/f").body, b"content");
+    assert_eq!(ask(&server, "DELETE", "/d/mnt/g", ""), 204);
+    assert_nothing_partial(&server);
 }

@@ -18,7 +18,7 @@ use underpass_http::status::{HttpError, Status};
 use underpass_net::InboundRate;
 use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
-use super::put::{Admission, TOO_LARGE};
+use super::put::{TOO_LARGE, UploadTerms};
 use super::request::{
     Outcome, StepResult, Stop, UPLOAD_DESCRIPTORS, WriteRequest, failed, refusal,
 };
@@ -63,7 +63,7 @@ struct FormFile {
     partial: PartialFile,
     /// Bytes that it has.
     bytes: u64,
-    admission: Admission,
+    terms: UploadTerms,
 }
 
 impl Exchanges<'_> {
@@ -201,7 +201,7 @@ impl Exchanges<'_> {
             return Err(refused(ReceiveFault::Denied));
         }
         let file = of_file(request, &path, &target);
-        let admission = self.admit(&file, None).await.map_err(named)?;
+        let terms = self.admit(&file, None).await.map_err(named)?;
         let area = request.area.area.clone();
         let partial = self.blocking(move || area.begin()).await.map_err(refused)?;
         Ok(FormFile {
@@ -209,7 +209,7 @@ impl Exchanges<'_> {
             target,
             partial,
             bytes: 0,
-            admission,
+            terms,
         })
     }
 
@@ -218,7 +218,7 @@ impl Exchanges<'_> {
         let Some(file) = &mut form.file else {
             return Ok(());
         };
-        if taken as u64 > file.admission.room - file.bytes {
+        if taken as u64 > file.terms.room - file.bytes {
             return Err(file.refused(TextResponse::new(TOO_LARGE)).into());
         }
         let window = std::mem::take(&mut form.window);
@@ -249,7 +249,7 @@ impl Exchanges<'_> {
             .complete(
                 &named,
                 file.partial,
-                (file.target.clone(), file.admission.overwrite),
+                (file.target.clone(), file.terms.overwrite),
             )
             .await?;
         let name = String::from_utf8_lossy(file.path.name()).into_owned();

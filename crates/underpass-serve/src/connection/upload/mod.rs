@@ -34,6 +34,10 @@ use crate::site::upload_area::UploadArea;
 
 const READ_ONLY: HttpError =
     HttpError::new(Status::MethodNotAllowed, "files are not taken in here");
+const NO_UPLOAD: HttpError = HttpError::new(
+    Status::MethodNotAllowed,
+    "PATCH continues a resumable upload at its Location; a file is stored by PUT",
+);
 const OTHER_SITE: HttpError = HttpError::new(
     Status::Forbidden,
     "a page of another site sent this request; behind a proxy, pass the Host field on",
@@ -172,7 +176,7 @@ impl Exchanges<'_> {
             }
             RequestedChange::Write(WriteMethod::Post) => Box::pin(self.post(&request, body)).await,
             RequestedChange::Write(WriteMethod::Patch) | RequestedChange::Options => {
-                Ok(TextResponse::new(READ_ONLY).with_field("Allow", site.rules.allowed_methods()))
+                Ok(TextResponse::new(NO_UPLOAD).with_field("Allow", site.rules.allowed_methods()))
             }
         }
     }

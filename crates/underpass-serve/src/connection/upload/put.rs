@@ -18,13 +18,15 @@ use underpass_receive::{
 };
 
 use super::request::{
-    Ended, Outcome, StepResult, UPLOAD_DESCRIPTORS, WriteRequest, failed, fault, outcome, refusal,
+    Ended, Outcome, StepResult, UPLOAD_DESCRIPTORS, WriteRequest, check_displayed, failed, fault,
+    outcome, refusal,
 };
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::{ReceiveError, RequestBody};
 use crate::connection::upload_protocols::fields::ExpectedDigest;
+use crate::connection::upload_protocols::ietf::UploadFields;
 use crate::metrics::worker_metrics::SlowClient;
 use crate::rules::EtagRecipe;
 use crate::site::stamp::FileStamp;
@@ -62,7 +64,7 @@ pub(super) const REPLACED: HttpError = HttpError::new(Status::NoContent, "replac
 
 /// What may be received under a name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Admission {
+pub(super) struct UploadTerms {
     /// The number of bytes.
     pub(super) room: u64,
     pub(super) overwrite: Overwrite,
@@ -94,6 +96,12 @@ impl Exchanges<'_> {
         if request.head.fields.content_range.is_some() {
             return Ok(TextResponse::new(PARTIAL));
         }
+        // Of the IETF's uploads that bring all of the file at once.
+        let length = UploadFields::parse(request.fields)
+            .and_then(|fields| fields.file_length(None, (0, body.left())));
+        if let Err(error) = length {
+            return Ok(TextResponse::new(error));
+        }
         let digests = match expected_digests(request) {
             Ok(digests) => digests,
             Err(error) => return Ok(TextResponse::new(error)),
@@ -102,8 +110,8 @@ impl Exchanges<'_> {
             Ok(permit) => permit,
             Err(text) => return Ok(text),
         };
-        let Admission { room, overwrite } = match self.admit(request, body.left()).await {
-            Ok(admission) => admission,
+        let UploadTerms { room, overwrite } = match self.admit(request, body.left()).await {
+            Ok(terms) => terms,
             Err(text) => return Ok(text),
         };
         let area = request.area.area.clone();
@@ -165,7 +173,10 @@ impl Exchanges<'_> {
         &self,
         request: &WriteRequest<'_>,
         length: Option<u64>,
-    ) -> Result<Admission, TextResponse> {
+    ) -> Result<UploadTerms, TextResponse> {
+        if let Some(target) = &request.target {
+            check_displayed(target).map_err(TextResponse::new)?;
+        }
         let (space, present) = self.present(request).await?;
         if let (Some(stat), false) = (&present, request.area.options.overwrite) {
             return Err(failed(match NameKind::of(stat) {
@@ -179,7 +190,7 @@ impl Exchanges<'_> {
         match length.unwrap_or(0) {
             length if length > allowed => Err(TextResponse::new(TOO_LARGE)),
             length if length > space => Err(failed(ReceiveFault::NoSpace)),
-            _ => Ok(Admission {
+            _ => Ok(UploadTerms {
                 room: allowed.min(space),
                 overwrite: overwrite(request, present.as_ref()),
             }),

@@ -173,6 +173,20 @@ const OTHER_SPELLING: HttpError = HttpError::new(
     "the name is spelt in another way on the disk, which does not distinguish letter cases",
 );
 
+const DECEPTIVE: HttpError = HttpError::bad(
+    "a name contains a character that changes the direction of text, or separates lines",
+);
+
+/// Checks that the names of a new path are displayed as they are. What exists already may have
+/// another name, and be removed.
+pub(super) fn check_displayed(path: &RelativePath) -> Result<(), HttpError> {
+    let deceives = |letter| matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match path.as_str().chars().any(deceives) {
+        true => Err(DECEPTIVE),
+        false => Ok(()),
+    }
+}
+
 /// Why somebody may not do something to a path, if he may not.
 pub(super) fn refusal(
     site: &ServedSite,
@@ -217,16 +231,14 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
             Status::Conflict,
             "the name is taken, and files are not replaced here",
         ),
-        ReceiveFault::Changed => (
-            Status::PreconditionFailed,
-            "the file does not match the condition",
-        ),
+        ReceiveFault::Changed => (Status::PreconditionFailed, "the file has changed"),
         ReceiveFault::IsFolder => (Status::Conflict, "the name is that of a folder"),
         ReceiveFault::NotAFolder => (Status::Conflict, "a part of the path is not a folder"),
         ReceiveFault::Link => (
             Status::Forbidden,
             "a part of the path is a symbolic link or a special file, which is not written through",
         ),
+        ReceiveFault::Mount => (Status::Conflict, "a file system is mounted in the folder"),
         ReceiveFault::NotEmpty => (Status::Conflict, "the folder is not empty"),
         ReceiveFault::Gone => (
             Status::NotFound,

@@ -39,6 +39,7 @@ use crate::connection::request_body::RequestBody;
 use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
 use crate::connection::upload_protocols::ietf::UploadFields;
 use crate::connection::upload_protocols::location::upload_of;
+use crate::connection::upload_protocols::multipart::MultipartReader;
 use crate::connection::upload_protocols::running::{CompletedUpload, UploadTurn};
 use crate::connection::upload_protocols::tus;
 
@@ -105,8 +106,12 @@ impl RequestedChange {
                 return Ok(RequestedChange::Upload(UploadAction::CreateTus));
             }
             let asked = UploadFields::parse(fields)?;
-            if asked.creates() {
+            let is_form = write == WriteMethod::Post && is_form(fields)?;
+            if asked.creates() && !is_form {
                 return Ok(RequestedChange::Upload(UploadAction::CreateIetf(asked)));
+            }
+            if asked.is_last == Some(true) && !is_form {
+                return Ok(RequestedChange::Write(WriteMethod::Put));
             }
         }
         Ok(RequestedChange::Write(write))
@@ -348,6 +353,13 @@ impl Exchanges<'_> {
         };
         self.worker.shared.running.complete(id, completed);
     }
+}
+
+/// Whether the body is a form, of which the parts are the files. Apple's clients say of each body
+/// that it is an upload.
+fn is_form(fields: &HeadFields<'_>) -> Result<bool, HttpError> {
+    let content_type = fields.once("Content-Type")?.unwrap_or_default();
+    Ok(!matches!(MultipartReader::of(content_type), Ok(None)))
 }
 
 /// The path that an upload is created under; `None` if it is not UTF-8, which no upload is.

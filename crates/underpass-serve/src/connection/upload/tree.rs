@@ -7,7 +7,7 @@ use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Area, Error as ReceiveFault, NameKind, Overwrite, RelativePath};
 
 use super::put::{CREATED, REPLACED, not_removed, required_version};
-use super::request::{Outcome, WriteRequest, failed, refusal};
+use super::request::{Outcome, WriteRequest, check_displayed, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
@@ -55,6 +55,9 @@ const OTHER_FOLDER: HttpError = HttpError::new(
     Status::Forbidden,
     "source and destination must be in the same folder that takes files in",
 );
+const NOT_WHOLE: HttpError = HttpError::bad(
+    "a folder is removed and moved with everything in it; Depth must be infinity, or left out",
+);
 const SAME_NAME: HttpError =
     HttpError::new(Status::Forbidden, "source and destination are the same");
 const TAKEN: HttpError = HttpError::new(
@@ -80,9 +83,16 @@ impl Exchanges<'_> {
         };
         let area = request.area.area.clone();
         let tree = TreePermits::of(request, None);
-        let removed = self.blocking(move || match tree.check(&area, &target)? {
-            true => area.remove(&target, only).map(|()| REMOVED),
-            false => Ok(FORBIDDEN_PART),
+        let is_whole = is_whole(request);
+        let removed = self.blocking(move || {
+            Ok(match tree.check(&area, &target)? {
+                TreeCheck::Folder if !is_whole => NOT_WHOLE,
+                TreeCheck::Forbidden => FORBIDDEN_PART,
+                TreeCheck::Folder | TreeCheck::Other => {
+                    area.remove(&target, only)?;
+                    REMOVED
+                }
+            })
         });
         Ok(removed.await.map_or_else(failed, TextResponse::new))
     }
@@ -100,6 +110,9 @@ impl Exchanges<'_> {
         let Some(target) = request.target.clone() else {
             return Ok(TextResponse::new(FOLDER_EXISTS));
         };
+        if let Err(error) = check_displayed(&target) {
+            return Ok(TextResponse::new(error));
+        }
         let area = request.area.area.clone();
         let mode = request.area.options.mode.map(|mode| mode.0);
         let made = self.blocking(move || area.make_folder(&target, mode)).await;
@@ -150,9 +163,14 @@ impl Exchanges<'_> {
             (options.sync, options.mode.map(|mode| mode.0)),
         );
         let tree = TreePermits::of(request, Some(&path));
+        let is_whole = is_whole(request);
         let done = self.blocking(move || {
-            if is_move && !tree.check(&area, &from)? {
-                return Ok(FORBIDDEN_PART);
+            if is_move {
+                match tree.check(&area, &from)? {
+                    TreeCheck::Folder if !is_whole => return Ok(NOT_WHOLE),
+                    TreeCheck::Forbidden => return Ok(FORBIDDEN_PART),
+                    TreeCheck::Folder | TreeCheck::Other => {}
+                }
             }
             let has_replaced = match is_move {
                 true => area.rename(&from, &to, overwrite)?,
@@ -193,7 +211,10 @@ impl Exchanges<'_> {
             return Err(TextResponse::new(OTHER_FOLDER));
         };
         match target {
-            Ok(Some(target)) => Ok(target),
+            Ok(Some(target)) => match check_displayed(&target) {
+                Ok(()) => Ok(target),
+                Err(error) => Err(TextResponse::new(error)),
+            },
             Ok(None) => Err(failed(ReceiveFault::IsFolder)),
             Err(error) => Err(failed(error)),
         }
@@ -205,6 +226,23 @@ fn holds_area(request: &WriteRequest<'_>) -> bool {
     let folder = [request.path.bytes(), b"/"].concat();
     let mut areas = request.site.uploads.iter();
     areas.any(|area| area.options.path.as_str().as_bytes().starts_with(&folder))
+}
+
+/// Whether a request is about all of a folder, by its Depth (RFC 4918, sections 9.6.1 and 9.9.2).
+fn is_whole(request: &WriteRequest<'_>) -> bool {
+    match request.fields.once("Depth") {
+        Ok(depth) => depth.is_none_or(|depth| depth.eq_ignore_ascii_case(b"infinity")),
+        Err(_) => false,
+    }
+}
+
+/// What is to be removed or moved.
+enum TreeCheck {
+    /// A folder, with nothing beneath it that must stay.
+    Folder,
+    Other,
+    /// Rules forbid it for the folder or a part of it.
+    Forbidden,
 }
 
 /// The permits for everything in a tree that is removed or moved: rules may be about a part of it.
@@ -224,9 +262,12 @@ impl TreePermits {
     }
 
     /// Checks a folder's parent and every entry beneath it; the folder itself has been checked.
-    fn check(&self, area: &Area, target: &RelativePath) -> Result<bool, ReceiveFault> {
+    fn check(&self, area: &Area, target: &RelativePath) -> Result<TreeCheck, ReceiveFault> {
+        if NameKind::of(&area.stat(target)?) != NameKind::Folder {
+            return Ok(TreeCheck::Other);
+        }
         let Some(permits) = &self.permits else {
-            return Ok(true);
+            return Ok(TreeCheck::Folder);
         };
         let [read, remove, put] = [
             Method::Get,
@@ -239,13 +280,15 @@ impl TreePermits {
             let to = self.to.as_ref().map(|to| joined(to, beneath));
             remove.allow(&from) && to.is_none_or(|to| read.allow(&from) && put.allow(&to))
         };
-        if NameKind::of(&area.stat(target)?) != NameKind::Folder {
-            return Ok(true);
-        }
         // A rule about a folder is about its content; its name is its parent's.
         let parent = self.from.iter().rposition(|&byte| byte == b'/');
         let parent = &self.from[..parent.unwrap_or(0)];
-        Ok(remove.allow(parent) && area.all_beneath(target, accepts)?)
+        Ok(
+            match remove.allow(parent) && area.all_beneath(target, accepts)? {
+                true => TreeCheck::Folder,
+                false => TreeCheck::Forbidden,
+            },
+        )
     }
 }
 

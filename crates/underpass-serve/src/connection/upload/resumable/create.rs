@@ -20,6 +20,10 @@ use crate::connection::upload_protocols::tus::{self, ConcatRole, CreationFields,
 
 const CREATED: HttpError = HttpError::new(Status::Created, "the upload was created");
 
+const NO_FILENAME: HttpError = HttpError::bad(
+    "the upload has no name; send Upload-Metadata with filename, or create it under its path",
+);
+
 /// An upload that is to be created.
 struct NewUpload<'c> {
     protocol: UploadProtocol,
@@ -143,11 +147,11 @@ impl Exchanges<'_> {
         if most.is_some_and(|most| length > Some(most.get())) {
             return Err(self.too_large(request, new.protocol));
         }
-        let admission = self.admit(&wanted, length).await?;
+        let terms = self.admit(&wanted, length).await?;
         let options = &request.area.options;
         let target = new.target.as_ref().map(RelativePath::as_str);
         let mut record = UploadRecord::new(target, new.length, options.expire_after);
-        record.set_overwrite(admission.overwrite);
+        record.set_overwrite(terms.overwrite);
         record.owner = owner_of(request, true);
         record.client = self.client_of(request);
         let path = path_of(request).ok_or(ReceiveFault::Name("the path is not UTF-8"))?;
@@ -177,7 +181,7 @@ fn target(request: &WriteRequest<'_>, metadata: &UploadMetadata<'_>) -> StepResu
         (Some(path), None) => Ok(path),
         (Some(path), Some(folder)) => Ok(folder.join(&path)?),
         (None, Some(target)) if request.path.form() == PathForm::File => Ok(target.clone()),
-        (None, _) => Err(NO_NAME.into()),
+        (None, _) => Err(NO_FILENAME.into()),
     }
 }
 
