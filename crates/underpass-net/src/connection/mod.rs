@@ -402,11 +402,11 @@ impl Connection {
 
     /// Half-closes, so that the peer sees the end of the stream, and reads what it still sends, up
     /// to a number of bytes and a timeout, which restarts as long as the peer reads the response.
-    /// Closing with unread input would send a reset, which can destroy a response in flight.
+    /// Closing with unread input would send a reset, which can destroy a response in flight. A peer
+    /// that has acknowledged the response is not waited for where others wait for a connection.
     pub async fn close(mut self) {
-        self.state
-            .wait
-            .start(self.state.worker.limits.linger_timeout);
+        let span = self.state.worker.limits.linger_timeout;
+        self.state.wait.start_evictable(span, Awaited::Rest);
         if self.shutdown().await.is_err() {
             return;
         }
@@ -421,7 +421,9 @@ impl Connection {
             match self.fill(WhileDraining::Continues).await {
                 Ok(ReadOutcome::Bytes(_)) => {}
                 Err(ConnectionError::TimedOut) if self.is_read_on(&mut acknowledged) => {
-                    let span = self.state.worker.limits.linger_timeout;
+                    self.state.wait.start(span);
+                }
+                Err(ConnectionError::Evicted) if self.is_outstanding() => {
                     self.state.wait.start(span);
                 }
                 Ok(ReadOutcome::End) => return,
@@ -435,6 +437,11 @@ impl Connection {
         let limits = &self.state.worker.limits;
         let millis = limits.stall_timeout.as_millis().min(i32::MAX as u128);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&self.state.transport, millis as u32);
+    }
+
+    fn is_outstanding(&self) -> bool {
+        tcp::reached(&self.state.transport)
+            .is_ok_and(|reached| reached.outstanding == Outstanding::Something)
     }
 
     /// Returns whether data is outstanding and the peer has acknowledged more since the last call,

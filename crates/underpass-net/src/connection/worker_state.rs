@@ -155,14 +155,14 @@ enum Evictability {
     Evicted,
 }
 
-/// The request that a connection waits for, in the order in which connections are closed.
+/// What a connection waits for, in the order in which connections are closed.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Awaited {
-    /// The first one: the peer has sent nothing at all.
+    /// The first request: the peer has sent nothing at all.
     First,
-    /// Another one.
+    /// Another request.
     Next,
-    /// The rest of one.
+    /// The rest of a request, or the end of the stream after the last response.
     Rest,
 }
 

@@ -1,5 +1,6 @@
 //! `underpass serve` with fewer descriptors than clients: every request is answered.
 
+use std::path::Path;
 use std::process::Command;
 
 use underpass_testkit::HttpClient;
@@ -22,6 +23,15 @@ fn idle(server: &Server) -> HttpClient {
     client
 }
 
+/// Returns the number of connections that were closed to make room for others.
+fn evicted(status: &Path) -> u32 {
+    let metrics = HttpClient::connect_unix(status).get("/metrics");
+    let name = "underpass_connections_evicted_total ";
+    let text = metrics.text();
+    let evicted = text.lines().find_map(|line| line.strip_prefix(name));
+    evicted.unwrap().parse().unwrap()
+}
+
 #[test]
 fn idle_connections_keep_nobody_out() {
     let status = tempfile::tempdir().unwrap();
@@ -31,13 +41,7 @@ fn idle_connections_keep_nobody_out() {
     let kept: Vec<_> = (0..520).map(|_| idle(&server)).collect();
     let mut new = idle(&server);
     new.get("/f");
-    let metrics = HttpClient::connect_unix(&status).get("/metrics");
-    let name = "underpass_connections_evicted_total ";
-    let evicted = metrics
-        .text()
-        .lines()
-        .find_map(|line| line.strip_prefix(name));
-    let evicted: u32 = evicted.unwrap().parse().unwrap();
+    let evicted = evicted(&status);
     // 1,024 less 64 are enough for 480 connections and their files.
     assert!((41..=43).contains(&evicted), "{evicted}");
     drop(kept);
@@ -82,4 +86,25 @@ fn few_descriptors_are_enough_for_one_after_the_other() {
         kept.push(begun);
     }
     idle(&server).get("/f");
+}
+
+#[test]
+fn clients_that_go_on_after_a_refusal_keep_nobody_out() {
+    let status = tempfile::tempdir().unwrap();
+    let status = status.path().join("status");
+    let address = format!("unix:{}", status.display());
+    let server = server(64, &["--upload", "--status", &address]);
+    let mut kept = Vec::new();
+    for number in 0..60 {
+        let mut client = server.connect();
+        client.send(format!(
+            "PUT /.{number} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nmore"
+        ));
+        assert_eq!(client.response().status, 400);
+        kept.push(client);
+    }
+    // They were closed before their time.
+    assert!(evicted(&status) > 0);
+    drop(kept);
+    server.stop().assert_success();
 }
