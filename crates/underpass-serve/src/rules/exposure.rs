@@ -63,7 +63,8 @@ impl Visibility {
     pub(crate) fn hides(self, name: &[u8]) -> bool {
         match self.hidden {
             Hidden::Denied => name.starts_with(b"."),
-            Hidden::Shown => name == UPLOADS_FOLDER.as_bytes(),
+            // In any case: a file system may not distinguish letter cases.
+            Hidden::Shown => name.eq_ignore_ascii_case(UPLOADS_FOLDER.as_bytes()),
         }
     }
 }

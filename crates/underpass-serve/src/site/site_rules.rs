@@ -14,7 +14,6 @@ use underpass_http::fields::coding::{Coding, is_compressed};
 use underpass_http::fields::writer::push_field;
 use underpass_http::path::SitePath;
 use underpass_http::status::Status;
-use underpass_receive::UPLOADS_FOLDER;
 
 use crate::options::SiteOptions;
 use crate::rules::EtagRecipe;
@@ -154,7 +153,7 @@ impl SiteRules {
             Hidden::Denied => path.is_hidden(),
             Hidden::Shown => {
                 let mut names = path.bytes().split(|&byte| byte == b'/');
-                names.any(|name| name == UPLOADS_FOLDER.as_bytes())
+                names.any(|name| self.sight().hides(name))
             }
         }
     }

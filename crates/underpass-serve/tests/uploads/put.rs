@@ -268,6 +268,9 @@ fn no_link_leads_out_and_the_partial_files_are_not_served() {
             assert!([400, 403].contains(&answer.status), "{method} {answer:?}");
         }
     }
+    // As on a file system that does not distinguish letter cases.
+    server.write(".Underpass-UPLOADS/f", "secret");
+    assert_eq!(server.get("/.Underpass-UPLOADS/f").status, 404);
     let listing = server.get("/?format=json");
     assert!(!listing.text().contains(UPLOADS), "{}", listing.text());
     let archive = server.get("/?download=tar");
