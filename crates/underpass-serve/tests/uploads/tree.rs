@@ -259,7 +259,7 @@ fn folders_follow_the_mode_of_files_and_replaced_files_keep_theirs() {
 
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
-fn a_folder_with_a_mount_stays() {
+fn a_folder_with_a_mount_stays_and_files_move_into_it() {
     assert_private_mounts();
     let server = server("delete = true");
     server.write("d/e/f", "content");
@@ -269,5 +269,12 @@ fn a_folder_with_a_mount_stays() {
     assert_eq!(ask(&server, "DELETE", "/d", ""), 409);
     assert_eq!(server.get("/d/e/f").body, b"content");
     assert_eq!(ask(&server, "DELETE", "/d/mnt/g", ""), 204);
+    // Files are moved to another file system, folders are not.
+    let to = |path: &str| format!("Destination: {path}\r\n");
+    assert_eq!(ask(&server, "MOVE", "/d/e/f", &to("/d/mnt/f")), 201);
+    assert_eq!(server.get("/d/mnt/f").body, b"content");
+    assert_eq!(server.get("/d/e/f").status, 404);
+    assert_eq!(ask(&server, "MOVE", "/d/e", &to("/d/mnt/e")), 409);
+    assert!(server.site().join("d/e").is_dir());
     assert_nothing_partial(&server);
 }

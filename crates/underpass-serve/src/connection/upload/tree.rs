@@ -4,7 +4,9 @@ use rustix::io::Errno;
 use underpass_http::path::{SitePath, encode_path};
 use underpass_http::request::request_line::{Method, WriteMethod};
 use underpass_http::status::{HttpError, Status};
-use underpass_receive::{Area, Error as ReceiveFault, NameKind, Overwrite, RelativePath};
+use underpass_receive::{
+    Area, Error as ReceiveFault, FileVersion, NameKind, Overwrite, RelativePath, SyncPolicy,
+};
 
 use super::put::{CREATED, REPLACED, not_removed, required_version};
 use super::request::{Outcome, WriteRequest, check_displayed, failed, refusal};
@@ -30,6 +32,10 @@ const HOLDS_AREA: HttpError = HttpError::new(
 );
 const INTO_ITSELF: HttpError =
     HttpError::new(Status::Conflict, "a folder cannot be moved into itself");
+const OTHER_FILE_SYSTEM: HttpError = HttpError::new(
+    Status::Conflict,
+    "the destination is on another file system, to which only files can be moved",
+);
 const NO_PARENT: HttpError = HttpError::new(
     Status::Conflict,
     "the folder that it would be in does not exist",
@@ -173,7 +179,7 @@ impl Exchanges<'_> {
                 }
             }
             let has_replaced = match is_move {
-                true => area.rename(&from, &to, overwrite)?,
+                true => relocate(&area, (&from, &to), overwrite, terms)?,
                 false => area.copy(&from, &to, overwrite, terms)?.has_replaced,
             };
             Ok(if has_replaced { REPLACED } else { CREATED })
@@ -185,6 +191,9 @@ impl Exchanges<'_> {
                 errno: Errno::INVAL,
                 ..
             }) => TextResponse::new(INTO_ITSELF),
+            Err(ReceiveFault::Io {
+                errno: Errno::XDEV, ..
+            }) => TextResponse::new(OTHER_FILE_SYSTEM),
             Err(error) => failed(error),
         })
     }
@@ -219,6 +228,30 @@ impl Exchanges<'_> {
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+/// Gives a file or a folder another name; a file is copied to another file system. Returns whether
+/// it has replaced a file.
+fn relocate(
+    area: &Area,
+    (from, to): (&RelativePath, &RelativePath),
+    overwrite: Overwrite,
+    terms: (SyncPolicy, Option<u32>),
+) -> Result<bool, ReceiveFault> {
+    let renamed = area.rename(from, to, overwrite);
+    let Err(ReceiveFault::Io {
+        errno: Errno::XDEV, ..
+    }) = renamed
+    else {
+        return renamed;
+    };
+    let stat = area.stat(from)?;
+    if NameKind::of(&stat) != NameKind::File {
+        return renamed;
+    }
+    let committed = area.copy(from, to, overwrite, terms)?;
+    area.remove(from, Some(FileVersion::of(&stat)))?;
+    Ok(committed.has_replaced)
 }
 
 /// Whether another upload area is in the folder that a request is about.
