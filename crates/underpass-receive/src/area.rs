@@ -359,10 +359,10 @@ impl Area {
     /// its content.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Denied`] and others, with nothing changed.
-    /// [`Error::Changed`] for a file that is not the version `only`, [`Error::Mount`].
-    /// [`Error::Io`] of removing the content of a folder: it has no name any more, and the next
-    /// sweep goes on.
+    /// [`Error::NotFound`], [`Error::Mount`] and others, with nothing changed.
+    /// [`Error::Changed`] for a file that is not the version `only`.
+    /// [`Error::Denied`], [`Error::Io`] and [`Error::Mount`] of removing the content of a folder:
+    /// what could not be removed has the name again, and folders in it may have other names.
     pub fn remove(&self, path: &RelativePath, only: Option<FileVersion>) -> Result<(), Error> {
         let (folders, name) = path.split();
         let folder = self.folder.parent(folders)?;
@@ -385,7 +385,17 @@ impl Area {
         }
         let (uploads, gone) = (self.folder.uploads()?, UploadId::random()?);
         match renameat(&folder, name, &uploads, gone.as_str()) {
-            Ok(()) => remove_tree(uploads.as_fd(), gone.as_str()),
+            Ok(()) => remove_tree(uploads.as_fd(), gone.as_str()).map_err(|error| {
+                // What cannot be removed is not hidden either.
+                let (from, to) = (uploads.as_fd(), folder.as_fd());
+                let _ = rename(from, gone.as_str(), to, name, Overwrite::Refused);
+                match error {
+                    Error::Io {
+                        errno: Errno::BUSY, ..
+                    } => Error::Mount,
+                    error => error,
+                }
+            }),
             // Another file system is mounted above it.
             Err(Errno::XDEV) => remove_tree(folder.as_fd(), name),
             Err(errno) => Err(Error::of("removing the folder", errno)),

@@ -269,6 +269,15 @@ fn a_folder_with_a_mount_stays_and_files_move_into_it() {
     assert_eq!(ask(&server, "DELETE", "/d", ""), 409);
     assert_eq!(server.get("/d/e/f").body, b"content");
     assert_eq!(ask(&server, "DELETE", "/d/mnt/g", ""), 204);
+    // A file may be mounted, too: what cannot be removed keeps its name.
+    server.write("m/f", "below");
+    server.write("m/g", "");
+    mount(
+        &["--bind", server.site().join("d/e/f").to_str().unwrap()],
+        &server.site().join("m/f"),
+    );
+    assert_eq!(ask(&server, "DELETE", "/m", ""), 409);
+    assert_eq!(server.get("/m/f").body, b"content");
     // Files are moved to another file system, folders are not.
     let to = |path: &str| format!("Destination: {path}\r\n");
     assert_eq!(ask(&server, "MOVE", "/d/e/f", &to("/d/mnt/f")), 201);
