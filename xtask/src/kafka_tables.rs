@@ -17,17 +17,23 @@ const TABLES: &str = "crates/underpass-broker/src/protocol/tables";
 /// The messages that the broker supports, one file for each.
 const MESSAGES: &[&str] = &[
     "AlterConfigs",
+    "AlterUserScramCredentials",
     "ApiVersions",
+    "CreateAcls",
     "CreatePartitions",
     "CreateTopics",
+    "DeleteAcls",
     "DeleteGroups",
     "DeleteRecords",
     "DeleteTopics",
+    "DescribeAcls",
+    "DescribeClientQuotas",
     "DescribeCluster",
     "DescribeConfigs",
     "DescribeGroups",
     "DescribeLogDirs",
     "DescribeTopicPartitions",
+    "DescribeUserScramCredentials",
     "ElectLeaders",
     "Fetch",
     "FindCoordinator",
@@ -45,6 +51,8 @@ const MESSAGES: &[&str] = &[
     "OffsetFetch",
     "OffsetForLeaderEpoch",
     "Produce",
+    "SaslAuthenticate",
+    "SaslHandshake",
     "SyncGroup",
 ];
 
@@ -211,6 +219,7 @@ impl<'s> Table<'s> {
             let kind = self.kind(field, &life)?;
             let field_name = match snake(text(field, "name")).as_str() {
                 "type" => "kind".to_owned(),
+                "match" => "matched".to_owned(),
                 name => name.to_owned(),
             };
             let range = |first: i16| match versions.1 >= self.versions.1 {

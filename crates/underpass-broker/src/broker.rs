@@ -19,6 +19,10 @@ use crate::lock::lock;
 use crate::metadata::topics::Topics;
 use crate::offsets::groups::Groups;
 use crate::options::{AdvertisedAddress, BrokerOptions};
+use crate::security::access::Authorizer;
+use crate::security::login::LoginSettings;
+use crate::security::users::Users;
+use crate::security::verifier::PlainVerifier;
 
 /// The state that all workers share.
 pub(crate) struct Broker {
@@ -35,6 +39,10 @@ pub(crate) struct Broker {
     pub(crate) moved: Arc<MovedLists>,
     pub(crate) counts: BrokerCounts,
     pub(crate) unsupported: UnsupportedLog,
+    pub(crate) users: Users,
+    pub(crate) verifier: PlainVerifier,
+    /// The access rules; none if everyone may do everything.
+    pub(crate) authorizer: Option<Authorizer>,
 }
 
 /// The state that the connections of a worker share.
@@ -51,11 +59,19 @@ pub(crate) struct BrokerWorker {
 /// The service behind a listener of a broker.
 #[derive(Clone, Debug)]
 pub(crate) enum BrokerService {
-    /// Kafka's protocol, and the address that clients are directed to, if it is not the one they
-    /// connected to.
-    Kafka(Option<Arc<AdvertisedAddress>>),
+    /// Kafka's protocol.
+    Kafka(Arc<KafkaService>),
     /// Metrics and health.
     Metrics(Arc<MetricsService>),
+}
+
+/// The settings of a listener for clients.
+#[derive(Debug)]
+pub(crate) struct KafkaService {
+    /// The address that clients are directed to, if it is not the one they connected to.
+    pub(crate) advertised: Option<AdvertisedAddress>,
+    /// The logins, if clients must log in.
+    pub(crate) login: Option<Arc<LoginSettings>>,
 }
 
 impl Broker {

@@ -6,7 +6,6 @@ mod broker;
 pub mod check;
 mod connection;
 mod counts;
-mod fetch;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 #[path = "../tests/promises/mod.rs"]
@@ -20,10 +19,12 @@ mod offsets;
 mod options;
 pub mod protocol;
 mod requests;
+mod security;
 mod server;
 
 pub use options::{
-    AdvertisedAddress, BrokerListener, BrokerOptions, FsyncPolicy, GroupOptions, PORT,
-    ReplicationPolicy, TopicDefaults,
+    AdvertisedAddress, AuthorizerOptions, BrokerListener, BrokerOptions, FsyncPolicy, GroupOptions,
+    PORT, ReplicationPolicy, SaslMechanismName, SaslOptions, TopicDefaults,
 };
+pub use security::users::user_lines;
 pub use server::{BrokerError, BrokerSummary, RunningBroker, start};

@@ -63,3 +63,26 @@ pub(crate) const REQUESTS_PENDING_MAX: usize = 64;
 /// response may exceed it. At the limit no request of the connection is read or processed. Clients
 /// pipeline requests with small responses; a description of a thousand topics has some hundred KiB.
 pub(crate) const READY_BYTES_MAX: usize = 1 << 20;
+
+/// The limits for the requests of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct FrameLimits {
+    /// The longest request, in bytes.
+    pub(crate) bytes: usize,
+    /// The number of requests that are processed concurrently.
+    pub(crate) pending: usize,
+}
+
+impl FrameLimits {
+    pub(crate) const USUAL: FrameLimits = FrameLimits {
+        bytes: FRAME_BYTES_MAX,
+        pending: REQUESTS_PENDING_MAX,
+    };
+
+    /// Before a login: one request at a time, since the next one may have no header, and of a size
+    /// that takes no request memory. No message of a login is as long.
+    pub(crate) const BEFORE_LOGIN: FrameLimits = FrameLimits {
+        bytes: REQUEST_BYTES_FREE,
+        pending: 1,
+    };
+}

@@ -32,6 +32,10 @@ pub struct BrokerOptions {
     pub topics: TopicDefaults,
     /// Consumer groups.
     pub groups: GroupOptions,
+    /// Logins of clients.
+    pub sasl: SaslOptions,
+    /// Access control lists; without this table everyone may do everything.
+    pub authorizer: Option<AuthorizerOptions>,
     /// Certificates and settings of TLS.
     pub tls: TlsOptions,
     /// Metrics and health.
@@ -58,6 +62,52 @@ pub struct BrokerListener {
     /// Whether the listener speaks TLS; by default, if there is a certificate.
     #[serde(default)]
     pub tls: Option<bool>,
+    /// The SASL mechanisms by which clients must log in; none by default.
+    #[serde(default)]
+    pub sasl: Vec<SaslMechanismName>,
+    /// Whether PLAIN is offered without TLS, so that passwords can be read on the way.
+    #[serde(default)]
+    pub passwords_in_clear: bool,
+}
+
+/// A SASL mechanism, by its registered name.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+pub enum SaslMechanismName {
+    /// The password itself.
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// A proof of the password.
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// A proof of the password.
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+}
+
+/// The options of logins.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct SaslOptions {
+    /// A file with users and hashes of their passwords.
+    pub users: Option<PathBuf>,
+    /// The time after which clients must log in again, in milliseconds; 0 for never.
+    #[serde(rename = "connections.max.reauth.ms")]
+    pub reauth_ms_max: u64,
+    /// The time between a failed login and its response, in milliseconds.
+    #[serde(rename = "connection.failed.authentication.delay.ms")]
+    pub failure_delay_ms: u64,
+}
+
+/// The options of access control.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuthorizerOptions {
+    /// The principals that may do everything, such as `User:admin`.
+    #[serde(rename = "super.users")]
+    pub super_users: Vec<String>,
+    /// Whether everyone may do everything with resources that no rule is about.
+    #[serde(rename = "allow.everyone.if.no.acl.found")]
+    pub allow_without_rules: bool,
 }
 
 /// When records are synced.
@@ -134,6 +184,8 @@ impl Default for BrokerOptions {
             replication: ReplicationPolicy::default(),
             topics: TopicDefaults::default(),
             groups: GroupOptions::default(),
+            sasl: SaslOptions::default(),
+            authorizer: None,
             tls: TlsOptions::default(),
             status: StatusOptions::default(),
             connections: ConnectionLimits {
@@ -155,6 +207,16 @@ impl Default for TopicDefaults {
     }
 }
 
+impl Default for SaslOptions {
+    fn default() -> SaslOptions {
+        SaslOptions {
+            users: None,
+            reauth_ms_max: 0,
+            failure_delay_ms: 100,
+        }
+    }
+}
+
 impl Default for GroupOptions {
     fn default() -> GroupOptions {
         GroupOptions {
@@ -170,6 +232,8 @@ impl From<ListenAt> for BrokerListener {
             at,
             advertised: None,
             tls: None,
+            sasl: Vec::new(),
+            passwords_in_clear: false,
         }
     }
 }
@@ -190,6 +254,19 @@ impl FromStr for AdvertisedAddress {
 }
 
 impl BrokerOptions {
+    /// Makes clients of all listeners log in as users of a file: by SCRAM, or, with TLS, by PLAIN.
+    /// Listeners that have mechanisms keep them.
+    pub fn require_logins(&mut self, users: PathBuf) {
+        use SaslMechanismName::*;
+        self.sasl.users = Some(users);
+        for listener in self.listeners.iter_mut().filter(|one| one.sasl.is_empty()) {
+            listener.sasl = match listener.is_secured(&self.tls) {
+                true => vec![ScramSha256, ScramSha512, Plain],
+                false => vec![ScramSha256, ScramSha512],
+            };
+        }
+    }
+
     /// Parses a configuration.
     ///
     /// # Errors

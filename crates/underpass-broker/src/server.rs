@@ -18,7 +18,7 @@ use underpass_net::{
     Predecessor, Protocol, Server, ServerConfig, ShutdownPhase, TlsAcceptor, TlsError, TlsShared,
 };
 
-use crate::broker::{Broker, BrokerService, BrokerWorker};
+use crate::broker::{Broker, BrokerService, BrokerWorker, KafkaService};
 use crate::connection;
 use crate::connection::frame::RequestMemory;
 use crate::connection::unsupported::UnsupportedLog;
@@ -32,8 +32,16 @@ use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{PARTITIONS_MAX, Topics};
 use crate::metrics::BrokerMetrics;
 use crate::offsets::groups::Groups;
-use crate::options::{BrokerListener, BrokerOptions, FsyncPolicy};
+use crate::options::{
+    AuthorizerOptions, BrokerListener, BrokerOptions, FsyncPolicy, SaslMechanismName, SaslOptions,
+};
 use crate::requests::BrokerRequests;
+use crate::security::access::{AclRules, Authorizer};
+use crate::security::acl::AclTable;
+use crate::security::login::{LoginSettings, SaslMechanism};
+use crate::security::scram::ScramMechanism;
+use crate::security::users::{self, UserCredentials, Users};
+use crate::security::verifier::PlainVerifier;
 
 /// The time to close the data folder, beyond that to send the last responses.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
@@ -56,6 +64,7 @@ pub struct RunningBroker {
 /// The state that can change while a broker runs.
 struct Listening {
     listeners: Vec<BrokerListener>,
+    sasl: SaslOptions,
     acceptor: Option<Arc<TlsAcceptor>>,
     status: Option<StatusAddress>,
     metrics: Arc<MetricsService>,
@@ -106,7 +115,7 @@ pub fn start(
         (Some(predecessor), Err(error)) => predecessor.report_failure(&error.to_string()),
         (None, _) => {}
     }
-    let (defaults, acceptor) = checked?;
+    let (defaults, acceptor, of_file) = checked?;
     let patience = match has_predecessor {
         true => options.connections.stop_timeout + CLOSE_MAX,
         false => Duration::ZERO,
@@ -115,6 +124,9 @@ pub fn start(
     let (log, found) = open_log(&options, &defaults, Arc::clone(&moved), patience)?;
     let topics = Topics::open(&options.data, Arc::clone(&log), &found, defaults);
     let topics = topics.map_err(|error| BrokerError::Topics(error.to_string()))?;
+    let users = users_of(&options, &topics, of_file);
+    let users = users.map_err(|error| BrokerError::Topics(error.to_string()))?;
+    let acls = topics.acl_table();
     let settings = GroupSettings {
         initial_rebalance_delay: Duration::from_millis(options.groups.initial_rebalance_delay_ms),
         offsets_retention: Duration::from_secs(60 * options.groups.offsets_retention_minutes),
@@ -133,12 +145,16 @@ pub fn start(
         moved,
         counts: BrokerCounts::default(),
         unsupported: UnsupportedLog::default(),
+        users,
+        verifier: PlainVerifier::new(),
+        authorizer: authorizer(&options, acls),
         options,
     });
     let metrics = BrokerMetrics(Arc::downgrade(&broker));
     let listening = Listening {
         acceptor,
         listeners: broker.options.listeners.clone(),
+        sasl: broker.options.sasl.clone(),
         status: broker.options.status.listen.clone(),
         metrics: Arc::new(MetricsService::new(Box::new(metrics))),
     };
@@ -154,11 +170,11 @@ pub fn start(
     })
 }
 
+/// The defaults of topics, the acceptor of TLS, and the users of the file.
+type CheckedOptions = (TopicConfig, Option<Arc<TlsAcceptor>>, UserCredentials);
+
 /// Checks the options, and loads the certificates.
-fn check(
-    options: &BrokerOptions,
-    tls: &Arc<TlsShared>,
-) -> Result<(TopicConfig, Option<Arc<TlsAcceptor>>), BrokerError> {
+fn check(options: &BrokerOptions, tls: &Arc<TlsShared>) -> Result<CheckedOptions, BrokerError> {
     let defaults = TopicConfig::default().with(&options.topics.config);
     let defaults = defaults.map_err(BrokerError::Topics)?;
     let partitions = options.topics.partitions;
@@ -171,7 +187,8 @@ fn check(
         let why = format!("node-id={}: expected a number from 0", options.node_id);
         return Err(BrokerError::Option(why));
     }
-    Ok((defaults, acceptor(options, tls)?))
+    let of_file = check_logins(options)?;
+    Ok((defaults, acceptor(options, tls)?, of_file))
 }
 
 /// Opens the data folder, which another process may leave only after a while, and reports losses.
@@ -207,6 +224,65 @@ fn open_log(
     Ok((log, found))
 }
 
+/// Checks the logins of all listeners, and reads the users.
+fn check_logins(options: &BrokerOptions) -> Result<UserCredentials, BrokerError> {
+    let is_in_clear = |listener: &&BrokerListener| {
+        let has_plain = listener.sasl.contains(&SaslMechanismName::Plain);
+        has_plain && !listener.is_secured(&options.tls) && !listener.passwords_in_clear
+    };
+    if let Some(listener) = options.listeners.iter().find(is_in_clear) {
+        return Err(BrokerError::Option(format!(
+            "the listener {} would receive passwords in clear: remove \"PLAIN\" from its sasl, \
+             give it TLS, or set passwords-in-clear = true",
+            listener.at
+        )));
+    }
+    match &options.sasl.users {
+        Some(file) => users::read_file(file).map_err(BrokerError::Option),
+        None => Ok(UserCredentials::new()),
+    }
+}
+
+/// Returns the users of the file and those that clients have added.
+fn users_of(
+    options: &BrokerOptions,
+    topics: &Topics,
+    of_file: UserCredentials,
+) -> io::Result<Users> {
+    let has_logins = options.listeners.iter().any(|one| !one.sasl.is_empty());
+    let secret = match has_logins {
+        true => topics.login_secret()?,
+        false => users::new_secret(),
+    };
+    Ok(Users::new(of_file, topics.users(), secret))
+}
+
+fn authorizer(options: &BrokerOptions, table: AclTable) -> Option<Authorizer> {
+    let rules = |options: &AuthorizerOptions| AclRules {
+        super_users: options.super_users.iter().cloned().collect(),
+        allows_without_rules: options.allow_without_rules,
+        table,
+    };
+    options.authorizer.as_ref().map(rules).map(Authorizer::new)
+}
+
+/// Returns the logins of a listener; none if it has no mechanisms.
+fn login_settings(listener: &BrokerListener, sasl: &SaslOptions) -> Option<Arc<LoginSettings>> {
+    let mechanisms = listener.sasl.iter().map(|name| match name {
+        SaslMechanismName::Plain => SaslMechanism::Plain,
+        SaslMechanismName::ScramSha256 => SaslMechanism::Scram(ScramMechanism::Sha256),
+        SaslMechanismName::ScramSha512 => SaslMechanism::Scram(ScramMechanism::Sha512),
+    });
+    let lifetime = Duration::from_millis(sasl.reauth_ms_max);
+    (!listener.sasl.is_empty()).then(|| {
+        Arc::new(LoginSettings {
+            mechanisms: mechanisms.collect(),
+            lifetime: (!lifetime.is_zero()).then_some(lifetime),
+            failure_delay: Duration::from_millis(sasl.failure_delay_ms),
+        })
+    })
+}
+
 fn acceptor(
     options: &BrokerOptions,
     shared: &Arc<TlsShared>,
@@ -227,7 +303,10 @@ impl Listening {
     fn config(&self, broker: &Arc<Broker>) -> ServerConfig<BrokerProtocol> {
         let options = &broker.options;
         let listeners = self.listeners.iter().map(|listener| {
-            let service = BrokerService::Kafka(listener.advertised.clone().map(Arc::new));
+            let service = BrokerService::Kafka(Arc::new(KafkaService {
+                advertised: listener.advertised.clone(),
+                login: login_settings(listener, &self.sasl),
+            }));
             let acceptor = self.acceptor.as_ref();
             let acceptor = acceptor.filter(|it| listener.is_secured(it.options()));
             ListenerConfig {
@@ -280,8 +359,8 @@ impl RunningBroker {
         self.broker.log.sync_time()
     }
 
-    /// Changes listeners, advertised addresses and certificates, whose files are read again. Closes
-    /// connections only if listeners change.
+    /// Changes listeners, advertised addresses, logins, super users and certificates, whose files
+    /// are read again. Closes connections only if listeners or logins change.
     ///
     /// # Errors
     /// [`BrokerError`]; nothing changes.
@@ -291,11 +370,16 @@ impl RunningBroker {
             (options.data == present.data, "the data folder"),
             (options.fsync == present.fsync, "fsync"),
             (options.node_id == present.node_id, "node-id"),
+            (
+                options.authorizer.is_some() == present.authorizer.is_some(),
+                "authorizer",
+            ),
         ] {
             if !is_same {
                 return Err(BrokerError::NeedsRestart(what));
             }
         }
+        let of_file = check_logins(options)?;
         let mut listening = lock(&self.listening);
         let acceptor = match &listening.acceptor {
             Some(present) if *present.options() == options.tls => {
@@ -310,16 +394,20 @@ impl RunningBroker {
         };
         let is_same_place =
             listening.listeners == options.listeners && listening.status == options.status.listen;
-        if is_same_place && same(&listening.acceptor) {
+        let is_same_login = listening.sasl == options.sasl;
+        if is_same_place && is_same_login && same(&listening.acceptor) {
+            self.set_security(options, of_file);
             return Ok(());
         }
         let changed = Listening {
             listeners: options.listeners.clone(),
+            sasl: options.sasl.clone(),
             acceptor,
             status: options.status.listen.clone(),
             metrics: Arc::clone(&listening.metrics),
         };
         self.server.reload(&changed.config(&self.broker))?;
+        self.set_security(options, of_file);
         *listening = changed;
         Ok(())
     }
@@ -339,6 +427,17 @@ impl RunningBroker {
         self.server.upgrade(command, &self.tls, None, started)?;
         self.server.shutdown().advance(ShutdownPhase::Draining);
         Ok(())
+    }
+
+    /// Changes the users of the file, and the settings about access rules.
+    fn set_security(&self, options: &BrokerOptions, of_file: UserCredentials) {
+        self.broker.users.set_file(of_file);
+        if let (Some(options), Some(authorizer)) = (&options.authorizer, &self.broker.authorizer) {
+            authorizer.change(|rules| {
+                rules.super_users = options.super_users.iter().cloned().collect();
+                rules.allows_without_rules = options.allow_without_rules;
+            });
+        }
     }
 
     /// Reads the certificate files again, since they are renewed at any time. Call it about every
@@ -388,13 +487,13 @@ impl Protocol for BrokerProtocol {
         service: BrokerService,
         connection: Connection,
     ) {
-        let advertised = match &service {
-            BrokerService::Kafka(advertised) => advertised.as_deref(),
+        let service = match &service {
+            BrokerService::Kafka(service) => service,
             BrokerService::Metrics(metrics) => return metrics.serve(connection).await,
         };
         let counts = Arc::clone(&worker.counts);
         counts.connection_begins();
-        let requests = BrokerRequests::new(worker, advertised, &connection);
+        let requests = BrokerRequests::new(worker, service, &connection);
         connection::serve(Rc::new(requests), connection).await;
         counts.connection_ends();
     }

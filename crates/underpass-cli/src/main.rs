@@ -12,6 +12,7 @@ mod cp;
 mod doctor;
 mod layout;
 mod pages;
+mod passwords;
 mod sendrecv;
 mod serve;
 

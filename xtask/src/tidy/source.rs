@@ -40,12 +40,12 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-serve",
             "underpass-tar",
         ],
-        lines_max: 91_100,
+        lines_max: 94_900,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
     SourceLimit {
         crates: &["underpass-bench", "underpass-testkit", "xtask"],
-        lines_max: 23_100,
+        lines_max: 23_110,
         reason: "what measures and checks the product must not outweigh it",
     },
 ];

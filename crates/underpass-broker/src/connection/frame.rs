@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use underpass_net::{Connection, ConnectionError, FrameBuffer, ReadOutcome, WhileDraining};
 
 use crate::limits::{
-    FRAME_BYTES_MAX, FRAME_PART_BYTES_MAX, FRAME_TIMEOUT, POOLED_BUFFER_BYTES_MAX,
-    POOLED_BUFFERS_MAX, REQUEST_BYTES_FREE, RESERVE_TIMEOUT,
+    FRAME_PART_BYTES_MAX, FRAME_TIMEOUT, FrameLimits, POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX,
+    REQUEST_BYTES_FREE, RESERVE_TIMEOUT,
 };
 use crate::lock::lock;
 
@@ -59,6 +59,8 @@ pub(crate) enum FrameError {
     End,
     /// The length is invalid: the peer speaks another protocol, or the request is too long.
     Length(i32),
+    /// The client has not logged in in time.
+    Login,
 }
 
 /// A partially received request.
@@ -176,11 +178,11 @@ impl IncomingFrame {
     pub(crate) async fn receive(
         &mut self,
         connection: &mut Connection,
-        memory: &RequestMemory,
+        (memory, limits): (&RequestMemory, FrameLimits),
         idle: IdleWait,
     ) -> Result<RequestFrame, FrameError> {
         if self.0.is_none() {
-            let length = receive_length(connection, idle).await?;
+            let length = receive_length(connection, limits.bytes, idle).await?;
             let first = length.min(REQUEST_BYTES_FREE);
             let mut share = RequestShare::default();
             if idle == IdleWait::Busy {
@@ -245,7 +247,11 @@ pub(crate) enum IdleWait {
 }
 
 /// Waits for the length and leaves it in the input.
-async fn receive_length(connection: &mut Connection, idle: IdleWait) -> Result<usize, FrameError> {
+async fn receive_length(
+    connection: &mut Connection,
+    bytes_max: usize,
+    idle: IdleWait,
+) -> Result<usize, FrameError> {
     match idle {
         IdleWait::Idle => connection.start_idle_deadline(),
         IdleWait::Busy => connection.start_deadline(FOREVER),
@@ -262,7 +268,7 @@ async fn receive_length(connection: &mut Connection, idle: IdleWait) -> Result<u
     };
     let checked = usize::try_from(length).ok();
     checked
-        .filter(|length| (1..=FRAME_BYTES_MAX).contains(length))
+        .filter(|length| (1..=bytes_max).contains(length))
         .ok_or(FrameError::Length(length))
 }
 

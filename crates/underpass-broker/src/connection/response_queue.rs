@@ -13,6 +13,8 @@ use crate::limits::{READY_BYTES_MAX, REQUESTS_PENDING_MAX};
 pub(crate) enum RequestOutcome {
     /// A frame to send.
     Frame(Vec<Piece>),
+    /// A frame to send, after which the connection is closed.
+    LastFrame(Vec<Piece>),
     /// The client expects no response.
     Nothing,
     /// The connection is closed: the request is invalid, or the client cannot be sent the error.
@@ -86,10 +88,19 @@ impl ResponseQueue {
 }
 
 impl RequestOutcome {
+    /// Closes the connection after the response.
+    pub(crate) fn last(self) -> RequestOutcome {
+        match self {
+            RequestOutcome::Frame(pieces) => RequestOutcome::LastFrame(pieces),
+            other => other,
+        }
+    }
+
     /// Returns the memory taken by the response, in bytes.
     fn bytes(&self) -> usize {
-        let RequestOutcome::Frame(pieces) = self else {
-            return 0;
+        let pieces = match self {
+            RequestOutcome::Frame(pieces) | RequestOutcome::LastFrame(pieces) => pieces,
+            RequestOutcome::Nothing | RequestOutcome::Close => return 0,
         };
         pieces.iter().map(|piece| piece.bytes().len()).sum()
     }

@@ -38,6 +38,9 @@ pub enum GroupError {
     /// the commit is larger than a record may be
     #[error("the commit is larger than a record may be")]
     InvalidCommitOffsetSize = 28,
+    /// the client may not be a member of the group
+    #[error("the client may not be a member of the group")]
+    AuthorizationFailed = 30,
     /// the group has members
     #[error("the group has members")]
     NonEmptyGroup = 68,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::limits::FrameLimits;
 use crate::metadata::configs::{ConfigSource, Synonym};
 use crate::options::BrokerOptions;
 
@@ -144,9 +145,11 @@ fn values(options: &BrokerOptions) -> BTreeMap<&'static str, String> {
     let folder = std::path::absolute(&options.data);
     let folder = folder.unwrap_or_else(|_| options.data.clone());
     let listeners = options.listeners.iter().map(|listener| {
-        let protocol = match listener.is_secured(&options.tls) {
-            true => "SSL",
-            false => "PLAINTEXT",
+        let protocol = match (listener.sasl.is_empty(), listener.is_secured(&options.tls)) {
+            (true, true) => "SSL",
+            (true, false) => "PLAINTEXT",
+            (false, true) => "SASL_SSL",
+            (false, false) => "SASL_PLAINTEXT",
         };
         format!("{protocol}://{}", listener.at)
     });
@@ -155,7 +158,15 @@ fn values(options: &BrokerOptions) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("auto.create.topics.enable", topics.auto_create.to_string()),
         ("broker.id", node.clone()),
+        (
+            "connection.failed.authentication.delay.ms",
+            options.sasl.failure_delay_ms.to_string(),
+        ),
         ("connections.max.idle.ms", idle.to_string()),
+        (
+            "connections.max.reauth.ms",
+            options.sasl.reauth_ms_max.to_string(),
+        ),
         (
             "group.coordinator.rebalance.protocols",
             "classic".to_owned(),
@@ -174,6 +185,10 @@ fn values(options: &BrokerOptions) -> BTreeMap<&'static str, String> {
             groups.offsets_retention_minutes.to_string(),
         ),
         ("offsets.topic.replication.factor", "1".to_owned()),
+        (
+            "sasl.server.max.receive.size",
+            FrameLimits::BEFORE_LOGIN.bytes.to_string(),
+        ),
     ])
 }
 

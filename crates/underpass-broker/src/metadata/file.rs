@@ -1,13 +1,16 @@
 //! The metadata file of a data folder: it lists the topics, is small, and is replaced as a whole.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::topic_id::TopicId;
+use crate::security::acl::Acl;
+use crate::security::users::UserCredentials;
 
 /// The state of the broker that is not in the logs of partitions.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -20,6 +23,15 @@ pub(crate) struct MetadataRecord {
     /// Topics being created or deleted: a start deletes their remains.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) unfinished: BTreeMap<TopicId, String>,
+    /// Users that clients have added, with hashes of their passwords.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) users: UserCredentials,
+    /// Access rules.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) acls: BTreeSet<Acl>,
+    /// The key that makes up the salts of users that do not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) login_secret: Option<String>,
 }
 
 /// A topic, as stored in the file.
@@ -83,7 +95,10 @@ impl MetadataFile {
     /// I/O errors. The old file may have been replaced nevertheless, and a crash may restore it.
     pub(crate) fn write(&self, record: &MetadataRecord) -> io::Result<()> {
         let new = self.folder.join(format!("{NAME}.new"));
-        let mut file = File::create(&new)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // It may have hashes of passwords.
+        let mut file = options.mode(0o600).open(&new)?;
         serde_json::to_writer_pretty(&mut file, record)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
@@ -95,6 +110,30 @@ impl MetadataFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::security::acl::{AclOperation, PatternType, Permission, ResourceType};
+    use crate::security::scram::{ScramCredential, ScramMechanism};
+
+    fn credential() -> BTreeMap<ScramMechanism, ScramCredential> {
+        let hashed = |mechanism| {
+            (
+                mechanism,
+                ScramCredential::of_password(mechanism, b"secret"),
+            )
+        };
+        ScramMechanism::ALL.into_iter().map(hashed).collect()
+    }
+
+    fn acl() -> Acl {
+        Acl {
+            resource: ResourceType::TransactionalId,
+            pattern: PatternType::Prefixed,
+            name: "t".to_owned(),
+            principal: "User:anna".to_owned(),
+            host: "*".to_owned(),
+            operation: AclOperation::IdempotentWrite,
+            permission: Permission::Deny,
+        }
+    }
 
     fn record() -> MetadataRecord {
         let topic = TopicRecord {
@@ -107,6 +146,9 @@ mod tests {
             next_producer_id: 2000,
             topics: BTreeMap::from([("t".to_owned(), topic)]),
             unfinished: [(TopicId::random(), "u".to_owned())].into(),
+            users: UserCredentials::from([("anna".to_owned(), credential())]),
+            acls: [acl()].into(),
+            login_secret: Some("secret".to_owned()),
         }
     }
 

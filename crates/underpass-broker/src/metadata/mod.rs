@@ -5,5 +5,6 @@ pub(crate) mod changes;
 pub(crate) mod configs;
 pub(crate) mod file;
 pub(crate) mod names;
+pub(crate) mod security;
 pub(crate) mod topic_id;
 pub(crate) mod topics;

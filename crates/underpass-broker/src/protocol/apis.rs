@@ -31,7 +31,7 @@ const fn api(key: i16, name: &'static str, advertised: (i16, i16), flexible: i16
 
 /// The supported requests, sorted by key. The latest versions are those of one release, Kafka 4.0:
 /// some clients derive the release from them.
-pub const APIS: [Api; 30] = [
+pub const APIS: [Api; 38] = [
     Api {
         // librdkafka before 2.11.1 compresses only where it sees version 0 (KAFKA-18659).
         advertised: (0, 12),
@@ -49,21 +49,29 @@ pub const APIS: [Api; 30] = [
     api(14, "SyncGroup", (0, 5), 4),
     api(15, "DescribeGroups", (0, 6), 5),
     api(16, "ListGroups", (0, 5), 3),
+    api(17, "SaslHandshake", (0, 1), i16::MAX),
     api(API_VERSIONS, "ApiVersions", (0, 4), 3),
     api(19, "CreateTopics", (2, 7), 5),
     api(20, "DeleteTopics", (1, 6), 4),
     api(21, "DeleteRecords", (0, 2), 2),
     api(22, "InitProducerId", (0, 5), 2),
     api(23, "OffsetForLeaderEpoch", (2, 4), 4),
+    api(29, "DescribeAcls", (1, 3), 2),
+    api(30, "CreateAcls", (1, 3), 2),
+    api(31, "DeleteAcls", (1, 3), 2),
     api(32, "DescribeConfigs", (1, 4), 4),
     api(33, "AlterConfigs", (0, 2), 2),
     api(35, "DescribeLogDirs", (1, 4), 2),
+    api(36, "SaslAuthenticate", (0, 2), 2),
     api(37, "CreatePartitions", (0, 3), 2),
     api(42, "DeleteGroups", (0, 2), 2),
     api(43, "ElectLeaders", (0, 2), 2),
     api(44, "IncrementalAlterConfigs", (0, 1), 1),
     api(46, "ListPartitionReassignments", (0, 0), 0),
     api(47, "OffsetDelete", (0, 0), i16::MAX),
+    api(48, "DescribeClientQuotas", (0, 1), 1),
+    api(50, "DescribeUserScramCredentials", (0, 0), 0),
+    api(51, "AlterUserScramCredentials", (0, 0), 0),
     api(60, "DescribeCluster", (0, 2), 0),
     api(75, "DescribeTopicPartitions", (0, 0), 0),
 ];
@@ -80,24 +88,16 @@ pub(crate) fn absent_name(key: i16) -> Option<&'static str> {
 }
 
 /// Requests that clients and tools of Kafka send, but this broker does not support.
-const ABSENT: [(i16, &str); 30] = [
+const ABSENT: [(i16, &str); 22] = [
     (7, "ControlledShutdown"),
-    (17, "SaslHandshake"),
     (24, "AddPartitionsToTxn"),
     (25, "AddOffsetsToTxn"),
     (26, "EndTxn"),
     (27, "WriteTxnMarkers"),
     (28, "TxnOffsetCommit"),
-    (29, "DescribeAcls"),
-    (30, "CreateAcls"),
-    (31, "DeleteAcls"),
     (34, "AlterReplicaLogDirs"),
-    (36, "SaslAuthenticate"),
     (45, "AlterPartitionReassignments"),
-    (48, "DescribeClientQuotas"),
     (49, "AlterClientQuotas"),
-    (50, "DescribeUserScramCredentials"),
-    (51, "AlterUserScramCredentials"),
     (55, "DescribeQuorum"),
     (57, "UpdateFeatures"),
     (61, "DescribeProducers"),

@@ -13,7 +13,12 @@ pub(crate) enum ErrorCode {
     CoordinatorNotAvailable = 15,
     InvalidTopic = 17,
     InvalidRequiredAcks = 21,
+    TopicAuthorizationFailed = 29,
+    GroupAuthorizationFailed = 30,
+    ClusterAuthorizationFailed = 31,
     InvalidTimestamp = 32,
+    UnsupportedSaslMechanism = 33,
+    IllegalSaslState = 34,
     UnsupportedVersion = 35,
     TopicAlreadyExists = 36,
     InvalidPartitions = 37,
@@ -25,17 +30,25 @@ pub(crate) enum ErrorCode {
     OutOfOrderSequenceNumber = 45,
     InvalidProducerEpoch = 47,
     TransactionalIdAuthorizationFailed = 53,
+    SecurityDisabled = 54,
     KafkaStorageError = 56,
+    SaslAuthenticationFailed = 58,
     FencedLeaderEpoch = 74,
     UnknownLeaderEpoch = 75,
     UnsupportedCompressionType = 76,
     ElectionNotNeeded = 84,
     GroupSubscribedToTopic = 86,
     InvalidRecord = 87,
+    ResourceNotFound = 91,
+    DuplicateResource = 92,
+    UnacceptableCredential = 93,
     UnknownTopicId = 100,
     MismatchedEndpointType = 114,
     UnsupportedEndpointType = 115,
 }
+
+/// An error with a message.
+pub(crate) type Refused = (ErrorCode, String);
 
 impl ErrorCode {
     pub(crate) fn number(self) -> i16 {

@@ -234,6 +234,42 @@ fn every_version_of_every_message_is_that_of_another_implementation() {
 }
 
 #[test]
+fn messages_about_users_and_rules_are_those_of_another_implementation() {
+    agrees!(sasl_handshake, SaslHandshakeRequest, 0..=1);
+    agrees!(sasl_handshake, SaslHandshakeResponse, 0..=1);
+    agrees!(sasl_authenticate, SaslAuthenticateRequest, 0..=2);
+    agrees!(sasl_authenticate, SaslAuthenticateResponse, 0..=2);
+    agrees!(
+        describe_user_scram_credentials,
+        DescribeUserScramCredentialsRequest,
+        0..=0
+    );
+    agrees!(
+        describe_user_scram_credentials,
+        DescribeUserScramCredentialsResponse,
+        0..=0
+    );
+    agrees!(
+        alter_user_scram_credentials,
+        AlterUserScramCredentialsRequest,
+        0..=0
+    );
+    agrees!(
+        alter_user_scram_credentials,
+        AlterUserScramCredentialsResponse,
+        0..=0
+    );
+    agrees!(describe_client_quotas, DescribeClientQuotasRequest, 0..=1);
+    agrees!(describe_client_quotas, DescribeClientQuotasResponse, 0..=1);
+    agrees!(describe_acls, DescribeAclsRequest, 1..=3);
+    agrees!(describe_acls, DescribeAclsResponse, 1..=3);
+    agrees!(create_acls, CreateAclsRequest, 1..=3);
+    agrees!(create_acls, CreateAclsResponse, 1..=3);
+    agrees!(delete_acls, DeleteAclsRequest, 1..=3);
+    agrees!(delete_acls, DeleteAclsResponse, 1..=3);
+}
+
+#[test]
 fn null_is_read_in_the_versions_that_have_it() {
     macro_rules! read {
         ($module:ident $message:ident, $number:expr, $bytes:expr) => {{

@@ -1,19 +1,16 @@
 //! Requests of consumer groups.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{MutexGuard, oneshot};
-
 use crate::broker::Broker;
 use crate::group::{
-    CommitRequest, CommittedOffset, GroupError, JoinRejected, JoinRequest, Joined, LeavingMember,
-    MemberIdentity, MemberProtocol, OFFSETS_PARTITIONS, OffsetToCommit, SyncRequest, Synced,
+    GroupError, JoinRejected, JoinRequest, Joined, LeavingMember, MemberIdentity, MemberProtocol,
+    OFFSETS_PARTITIONS, SyncRequest, Synced,
 };
 use crate::metadata::names::OFFSETS_TOPIC;
-use crate::metadata::topics::{NewTopic, TopicError, TopicMap};
+use crate::metadata::topics::{NewTopic, TopicError};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::find_coordinator::{
     FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator,
@@ -25,16 +22,9 @@ use crate::protocol::tables::join_group::{
 use crate::protocol::tables::leave_group::{
     LeaveGroupRequest, LeaveGroupResponse, LeaveGroupResponseMemberResponse,
 };
-use crate::protocol::tables::offset_commit::{
-    OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-};
-use crate::protocol::tables::offset_fetch::{
-    OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-};
 use crate::protocol::tables::sync_group::{SyncGroupRequest, SyncGroupResponse};
+use crate::security::access::ClientAccess;
+use crate::security::acl::{AclOperation, ResourceType};
 
 /// The kinds of keys.
 const GROUP_KEY: i8 = 0;
@@ -43,10 +33,6 @@ const TRANSACTION_KEY: i8 = 1;
 /// The reason why transactions have no coordinator.
 pub(crate) const NO_TRANSACTIONS: &str =
     "transactions are not supported by this broker; remove transactional.id";
-
-/// The largest number of offsets that may fit in a batch of `max.message.bytes`, however short the
-/// names are. A larger commit is rejected before it is processed.
-const OFFSETS_PER_COMMIT_MAX: usize = 24_000;
 
 /// Whether a request is for the coordinator of a transaction.
 pub(crate) fn asks_for_transaction(request: &FindCoordinatorRequest<'_>) -> bool {
@@ -61,21 +47,32 @@ pub(crate) fn asks_for_transaction(request: &FindCoordinatorRequest<'_>) -> bool
 pub(crate) async fn find_coordinator<'a>(
     request: &FindCoordinatorRequest<'a>,
     version: i16,
-    broker: &Arc<Broker>,
+    (broker, access): (&Arc<Broker>, &ClientAccess),
     (host, port): (&'a str, u16),
 ) -> FindCoordinatorResponse<'a> {
     let is_transaction = asks_for_transaction(request);
+    let is_denied = |key: &str| match is_transaction {
+        true => !access.allows(AclOperation::Describe, ResourceType::TransactionalId, key),
+        false => !access.allows_group(AclOperation::Describe, key),
+    };
+    let denied = match is_transaction {
+        true => ErrorCode::TransactionalIdAuthorizationFailed,
+        false => ErrorCode::GroupAuthorizationFailed,
+    };
+    let is_denied_alone = version < 4 && is_denied(request.key);
     let code = match request.key_type {
+        _ if is_denied_alone => Err(denied),
         GROUP_KEY => ready(broker).await,
         TRANSACTION_KEY if version < 4 => Err(ErrorCode::TransactionalIdAuthorizationFailed),
         _ => Err(ErrorCode::InvalidRequest),
     };
     let code = code.err().unwrap_or(ErrorCode::None);
     let error_message = is_transaction.then_some(NO_TRANSACTIONS);
-    let (node_id, port) = match code {
+    let place = |code| match code {
         ErrorCode::None => (broker.options.node_id, i32::from(port)),
         _ => (-1, -1),
     };
+    let (node_id, port) = place(code);
     let mut response = FindCoordinatorResponse {
         error_code: code.number(),
         error_message,
@@ -87,13 +84,17 @@ pub(crate) async fn find_coordinator<'a>(
     if version >= 4 {
         let keys = request.coordinator_keys.iter();
         response.coordinators = keys
-            .map(|key| FindCoordinatorResponseCoordinator {
-                key,
-                node_id,
-                host,
-                port,
-                error_code: code.number(),
-                error_message,
+            .map(|key| {
+                let code = if is_denied(key) { denied } else { code };
+                let (node_id, port) = place(code);
+                FindCoordinatorResponseCoordinator {
+                    key,
+                    node_id,
+                    host,
+                    port,
+                    error_code: code.number(),
+                    error_message,
+                }
             })
             .collect();
     }
@@ -170,8 +171,18 @@ pub(crate) fn join_request(
 }
 
 /// Returns the answer of the coordinator to a JoinGroup request.
-pub(crate) async fn join(request: JoinRequest, broker: &Broker) -> Result<Joined, JoinRejected> {
+pub(crate) async fn join(
+    request: JoinRequest,
+    broker: &Broker,
+    access: &ClientAccess,
+) -> Result<Joined, JoinRejected> {
     let member_id = request.member_id.clone();
+    if !access.allows_group(AclOperation::Read, &request.group_id) {
+        return Err(JoinRejected {
+            error: GroupError::AuthorizationFailed,
+            member_id,
+        });
+    }
     let joined = broker.groups.join(request).await;
     joined.unwrap_or(Err(JoinRejected {
         error: GroupError::CoordinatorNotAvailable,
@@ -228,7 +239,14 @@ pub(crate) fn sync_request(request: &SyncGroupRequest<'_>) -> SyncRequest {
     }
 }
 
-pub(crate) async fn sync(request: SyncRequest, broker: &Broker) -> Result<Synced, GroupError> {
+pub(crate) async fn sync(
+    request: SyncRequest,
+    broker: &Broker,
+    access: &ClientAccess,
+) -> Result<Synced, GroupError> {
+    if !access.allows_group(AclOperation::Read, &request.member.group_id) {
+        return Err(GroupError::AuthorizationFailed);
+    }
     let synced = broker.groups.sync(request).await;
     synced.unwrap_or(Err(GroupError::CoordinatorNotAvailable))
 }
@@ -248,7 +266,17 @@ pub(crate) fn sync_response(synced: &Result<Synced, GroupError>) -> SyncGroupRes
     }
 }
 
-pub(crate) fn heartbeat(request: &HeartbeatRequest<'_>, broker: &Broker) -> HeartbeatResponse {
+pub(crate) fn heartbeat(
+    request: &HeartbeatRequest<'_>,
+    broker: &Broker,
+    access: &ClientAccess,
+) -> HeartbeatResponse {
+    if !access.allows_group(AclOperation::Read, request.group_id) {
+        return HeartbeatResponse {
+            error_code: GroupError::AuthorizationFailed.code(),
+            ..HeartbeatResponse::default()
+        };
+    }
     let member = MemberIdentity {
         group_id: request.group_id.to_owned(),
         generation: request.generation_id,
@@ -267,8 +295,14 @@ pub(crate) fn heartbeat(request: &HeartbeatRequest<'_>, broker: &Broker) -> Hear
 pub(crate) fn leave<'a>(
     request: &LeaveGroupRequest<'a>,
     version: i16,
-    broker: &Broker,
+    (broker, access): (&Broker, &ClientAccess),
 ) -> LeaveGroupResponse<'a> {
+    if !access.allows_group(AclOperation::Read, request.group_id) {
+        return LeaveGroupResponse {
+            error_code: GroupError::AuthorizationFailed.code(),
+            ..LeaveGroupResponse::default()
+        };
+    }
     let member = |member_id: &str, instance: Option<&str>| LeavingMember {
         member_id: member_id.to_owned(),
         group_instance_id: instance.map(str::to_owned),
@@ -304,250 +338,5 @@ pub(crate) fn leave<'a>(
             })
             .collect(),
         ..LeaveGroupResponse::default()
-    }
-}
-
-/// Commits offsets after their records are durable. Releases the turn when the coordinator has the
-/// commit.
-pub(crate) async fn commit<'a>(
-    request: &OffsetCommitRequest<'a>,
-    turn: MutexGuard<'_, ()>,
-    broker: &Broker,
-    topics: &TopicMap,
-) -> OffsetCommitResponse<'a> {
-    let exists = |topic: &str, partition: i32| {
-        topics
-            .named(topic)
-            .is_some_and(|topic| topic.partition(partition).is_some())
-    };
-    let counts = request.topics.iter().map(|topic| topic.partitions.len());
-    let is_too_large = counts.sum::<usize>() > OFFSETS_PER_COMMIT_MAX;
-    let mut offsets = Vec::new();
-    for topic in request.topics.iter().filter(|_| !is_too_large) {
-        for partition in &topic.partitions {
-            if exists(topic.name, partition.partition_index) {
-                offsets.push(OffsetToCommit {
-                    topic: topic.name.to_owned(),
-                    partition: partition.partition_index,
-                    offset: partition.committed_offset,
-                    leader_epoch: partition.committed_leader_epoch,
-                    metadata: partition.committed_metadata.unwrap_or_default().to_owned(),
-                });
-            }
-        }
-    }
-    let member = MemberIdentity {
-        group_id: request.group_id.to_owned(),
-        generation: request.generation_id_or_member_epoch,
-        member_id: request.member_id.to_owned(),
-        group_instance_id: request.group_instance_id.map(str::to_owned),
-    };
-    let results = match offsets.is_empty() {
-        true => Some(Vec::new()),
-        false => {
-            records_safe(&offsets, broker, topics).await;
-            let commit = broker.groups.commit(CommitRequest { member, offsets });
-            drop(turn);
-            commit.await
-        }
-    };
-    let mut results = results.into_iter().flatten();
-    let topic = |topic: &crate::protocol::tables::offset_commit::OffsetCommitRequestTopic<'a>| {
-        let partitions = topic.partitions.iter().map(|partition| {
-            let code = match exists(topic.name, partition.partition_index) {
-                false => ErrorCode::UnknownTopicOrPartition.number(),
-                true if is_too_large => GroupError::InvalidCommitOffsetSize.code(),
-                true => match results.next() {
-                    Some(result) => result.error.map_or(0, GroupError::code),
-                    None => GroupError::CoordinatorNotAvailable.code(),
-                },
-            };
-            OffsetCommitResponsePartition {
-                partition_index: partition.partition_index,
-                error_code: code,
-            }
-        });
-        OffsetCommitResponseTopic {
-            name: topic.name,
-            partitions: partitions.collect(),
-            ..OffsetCommitResponseTopic::default()
-        }
-    };
-    OffsetCommitResponse {
-        topics: request.topics.iter().map(topic).collect(),
-        ..OffsetCommitResponse::default()
-    }
-}
-
-/// Waits until the records before these offsets are as safe as the commit will be: a consumer may
-/// have read them before they were synced. If they cannot be synced, the commit fails, too.
-async fn records_safe(offsets: &[OffsetToCommit], broker: &Broker, topics: &TopicMap) {
-    let waited_for = offsets.iter().filter_map(|one| {
-        let log = topics.named(&one.topic)?.partition(one.partition)?;
-        let (safe, waited) = oneshot::channel::<()>();
-        let done = Box::new(move |_| drop(safe));
-        broker.log.when_safe(log, one.offset, done);
-        Some(waited)
-    });
-    for waited in Vec::from_iter(waited_for) {
-        let _closed = waited.await;
-    }
-}
-
-/// The offsets of a topic.
-#[derive(Clone, Debug)]
-pub(crate) struct FetchedTopic<'a> {
-    name: Cow<'a, str>,
-    partitions: Vec<FetchedOffset>,
-}
-
-/// A committed offset, or none.
-#[derive(Clone, Debug)]
-struct FetchedOffset {
-    partition: i32,
-    offset: i64,
-    leader_epoch: i32,
-    metadata: String,
-}
-
-/// The requested topics and partitions, without duplicates.
-type AskedOffsets<'a> = BTreeMap<&'a str, BTreeSet<i32>>;
-
-/// Returns the offsets of each group of a request, in its order, by topic. Duplicates are answered
-/// once: otherwise a request could make a response of any size.
-pub(crate) fn fetched<'a>(
-    request: &OffsetFetchRequest<'a>,
-    version: i16,
-    broker: &Broker,
-) -> Vec<Vec<FetchedTopic<'a>>> {
-    if version < 8 {
-        let asked = request.topics.as_ref().map(|topics| {
-            let topics = topics.iter();
-            asked(topics.map(|topic| (topic.name, &topic.partition_indexes)))
-        });
-        return vec![of_group(request.group_id, asked, broker)];
-    }
-    let mut seen = BTreeSet::new();
-    let groups = request.groups.iter().map(|group| {
-        let asked = group.topics.as_ref().map(|topics| {
-            let topics = topics.iter();
-            asked(topics.map(|topic| (topic.name, &topic.partition_indexes)))
-        });
-        match seen.insert(group.group_id) {
-            true => of_group(group.group_id, asked, broker),
-            false => Vec::new(),
-        }
-    });
-    groups.collect()
-}
-
-fn asked<'r, 'a: 'r>(topics: impl Iterator<Item = (&'a str, &'r Vec<i32>)>) -> AskedOffsets<'a> {
-    let mut asked = AskedOffsets::new();
-    for (topic, partitions) in topics {
-        asked.entry(topic).or_default().extend(partitions);
-    }
-    asked
-}
-
-fn of_group<'a>(
-    group: &str,
-    asked: Option<AskedOffsets<'a>>,
-    broker: &Broker,
-) -> Vec<FetchedTopic<'a>> {
-    broker.groups.event(|coordinator, _| match asked {
-        None => {
-            let mut topics: Vec<FetchedTopic<'_>> = Vec::new();
-            for (topic, partition, offset) in coordinator.committed_offsets(group) {
-                if topics.last().is_none_or(|last| last.name != topic) {
-                    topics.push(FetchedTopic {
-                        name: Cow::Owned(topic.to_owned()),
-                        partitions: Vec::new(),
-                    });
-                }
-                if let Some(last) = topics.last_mut() {
-                    let fetched = FetchedOffset::of(partition, Some(offset));
-                    last.partitions.push(fetched);
-                }
-            }
-            topics
-        }
-        Some(asked) => {
-            let topic = |(topic, partitions): (&'a str, BTreeSet<i32>)| {
-                let partitions = partitions.into_iter().map(|partition| {
-                    let found = coordinator.committed(group, topic, partition);
-                    FetchedOffset::of(partition, found)
-                });
-                FetchedTopic {
-                    name: Cow::Borrowed(topic),
-                    partitions: partitions.collect(),
-                }
-            };
-            asked.into_iter().map(topic).collect()
-        }
-    })
-}
-
-impl FetchedOffset {
-    fn of(partition: i32, found: Option<&CommittedOffset>) -> FetchedOffset {
-        FetchedOffset {
-            partition,
-            offset: found.map_or(-1, |offset| offset.offset),
-            leader_epoch: found.map_or(-1, |offset| offset.leader_epoch),
-            metadata: found.map_or_else(String::new, |offset| offset.metadata.clone()),
-        }
-    }
-}
-
-pub(crate) fn fetch_response<'a>(
-    request: &OffsetFetchRequest<'a>,
-    version: i16,
-    fetched: &'a [Vec<FetchedTopic<'a>>],
-) -> OffsetFetchResponse<'a> {
-    if version < 8 {
-        let topics = fetched.iter().flatten();
-        let topics = topics.map(|topic| OffsetFetchResponseTopic {
-            name: &topic.name,
-            partitions: topic
-                .partitions
-                .iter()
-                .map(|one| OffsetFetchResponsePartition {
-                    partition_index: one.partition,
-                    committed_offset: one.offset,
-                    committed_leader_epoch: one.leader_epoch,
-                    metadata: Some(&one.metadata),
-                    error_code: 0,
-                })
-                .collect(),
-        });
-        return OffsetFetchResponse {
-            topics: topics.collect(),
-            ..OffsetFetchResponse::default()
-        };
-    }
-    let groups = request.groups.iter().zip(fetched).map(|(group, topics)| {
-        let topics = topics.iter().map(|topic| OffsetFetchResponseTopics {
-            name: &topic.name,
-            partitions: topic
-                .partitions
-                .iter()
-                .map(|one| OffsetFetchResponsePartitions {
-                    partition_index: one.partition,
-                    committed_offset: one.offset,
-                    committed_leader_epoch: one.leader_epoch,
-                    metadata: Some(&one.metadata),
-                    error_code: 0,
-                })
-                .collect(),
-            ..OffsetFetchResponseTopics::default()
-        });
-        OffsetFetchResponseGroup {
-            group_id: group.group_id,
-            topics: topics.collect(),
-            error_code: 0,
-        }
-    });
-    OffsetFetchResponse {
-        groups: groups.collect(),
-        ..OffsetFetchResponse::default()
     }
 }

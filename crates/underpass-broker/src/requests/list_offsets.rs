@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use underpass_log::PartitionLog;
 
-use crate::fetch::check_epoch;
 use crate::metadata::topics::TopicMap;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::list_offsets::{
@@ -17,6 +16,9 @@ use crate::protocol::tables::offset_for_leader_epoch::{
     OffsetForLeaderEpochResponse, OffsetForLeaderEpochResponseEpochEndOffset,
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 };
+use crate::requests::fetch::check_epoch;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -28,10 +30,14 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 
 pub(crate) async fn list_offsets<'a>(
-    request: &ListOffsetsRequest<'a>,
+    mut request: ListOffsetsRequest<'a>,
     version: i16,
     topics: &TopicMap,
+    access: &ClientAccess,
 ) -> ListOffsetsResponse<'a> {
+    let denied = access.take_denied(&mut request.topics, |access, topic| {
+        access.allows_topic(AclOperation::Describe, topic.name)
+    });
     let mut response = ListOffsetsResponse::default();
     for topic in &request.topics {
         let known = topics.named(topic.name);
@@ -45,6 +51,19 @@ pub(crate) async fn list_offsets<'a>(
             partitions,
         });
     }
+    let denied = denied.iter().map(|topic| {
+        let partitions = topic.partitions.iter();
+        let partitions = partitions.map(|asked| ListOffsetsPartitionResponse {
+            partition_index: asked.partition_index,
+            error_code: ErrorCode::TopicAuthorizationFailed.number(),
+            ..ListOffsetsPartitionResponse::default()
+        });
+        ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions: partitions.collect(),
+        }
+    });
+    response.topics.extend(denied);
     response
 }
 
@@ -120,11 +139,18 @@ async fn found(log: &Arc<PartitionLog>, timestamp: i64) -> Result<Option<(i64, i
 pub(crate) fn ends_of_epochs<'a>(
     request: &OffsetForLeaderEpochRequest<'a>,
     topics: &TopicMap,
+    access: &ClientAccess,
 ) -> OffsetForLeaderEpochResponse<'a> {
     let of_topics = request.topics.iter().map(|topic| {
-        let known = topics.named(topic.topic);
+        let known = match access.allows_topic(AclOperation::Describe, topic.topic) {
+            true => Ok(topics.named(topic.topic)),
+            false => Err(ErrorCode::TopicAuthorizationFailed),
+        };
         let partitions = topic.partitions.iter().map(|asked| {
-            let log = known.and_then(|topic| topic.partition(asked.partition));
+            let log = known.and_then(|topic| {
+                let log = topic.and_then(|topic| topic.partition(asked.partition));
+                log.ok_or(ErrorCode::UnknownTopicOrPartition)
+            });
             end_of_epoch(asked, log)
         });
         OffsetForLeaderEpochResponseOffsetForLeaderTopicResult {
@@ -140,14 +166,13 @@ pub(crate) fn ends_of_epochs<'a>(
 
 fn end_of_epoch(
     asked: &OffsetForLeaderEpochOffsetForLeaderPartition,
-    log: Option<&Arc<PartitionLog>>,
+    log: Result<&Arc<PartitionLog>, ErrorCode>,
 ) -> OffsetForLeaderEpochResponseEpochEndOffset {
     let mut answer = OffsetForLeaderEpochResponseEpochEndOffset {
         partition: asked.partition,
         ..OffsetForLeaderEpochResponseEpochEndOffset::default()
     };
-    let known = log.ok_or(ErrorCode::UnknownTopicOrPartition);
-    let known = known.and_then(|log| check_epoch(log, asked.current_leader_epoch).map(|()| log));
+    let known = log.and_then(|log| check_epoch(log, asked.current_leader_epoch).map(|()| log));
     match known {
         Ok(log) => {
             if let Some((epoch, end)) = log.end_of_epoch(asked.leader_epoch) {

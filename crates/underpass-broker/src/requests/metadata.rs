@@ -14,9 +14,15 @@ use crate::protocol::tables::metadata::{
 };
 use crate::protocol::wire::Uuid;
 use crate::requests::operations;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// Creates missing topics of a request, if the configuration and the client allow it.
-pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<Broker>) {
+pub(crate) async fn create_missing(
+    request: &MetadataRequest<'_>,
+    broker: &Arc<Broker>,
+    access: &ClientAccess,
+) {
     if !broker.options.topics.auto_create || !request.allow_auto_topic_creation {
         return;
     }
@@ -28,7 +34,7 @@ pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<B
         .filter_map(|topic| topic.name);
     let missing = names.filter(|name| present.named(name).is_none() && check_name(name).is_ok());
     let missing: Vec<_> = missing
-        .filter(|name| !is_internal(name))
+        .filter(|name| !is_internal(name) && may_create(name, access))
         .map(str::to_owned)
         .collect();
     if missing.is_empty() {
@@ -53,18 +59,28 @@ pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<B
     let _ = tokio::task::spawn_blocking(create).await;
 }
 
-/// Answers with the existing topics.
+/// Whether the client may see a topic and create it.
+fn may_create(name: &str, access: &ClientAccess) -> bool {
+    let may_create = access.allows_cluster(AclOperation::Create)
+        || access.allows_topic(AclOperation::Create, name);
+    may_create && access.allows_topic(AclOperation::Describe, name)
+}
+
+/// Answers with the existing topics that the client may see.
 pub(crate) fn metadata<'a>(
     request: &MetadataRequest<'a>,
     version: i16,
     broker: &'a Broker,
-    present: &'a TopicMap,
+    (present, access): (&'a TopicMap, &ClientAccess),
     (host, port): (&'a str, u16),
 ) -> MetadataResponse<'a> {
     let node = broker.options.node_id;
-    let shown = |topic| MetadataResponseTopic {
+    let creates = broker.options.topics.auto_create && request.allow_auto_topic_creation;
+    let shown = |topic: MetadataResponseTopic<'a>| MetadataResponseTopic {
         topic_authorized_operations: operations::of_topic(
             request.include_topic_authorized_operations,
+            access,
+            topic.name.unwrap_or_default(),
         ),
         ..topic
     };
@@ -77,12 +93,13 @@ pub(crate) fn metadata<'a>(
                 .iter()
                 .filter(|asked| seen.insert((asked.name, asked.topic_id.0)));
             topics
-                .map(|asked| shown(asked_topic(asked, present, node)))
+                .map(|asked| shown(asked_topic(asked, (present, access), node, creates)))
                 .collect()
         }
         _ => {
-            let all = present.all().map(|topic| shown(described(topic, node)));
-            all.collect()
+            let all = present.all();
+            let all = all.filter(|it| access.allows_topic(AclOperation::Describe, &it.name));
+            all.map(|topic| shown(described(topic, node))).collect()
         }
     };
     MetadataResponse {
@@ -97,6 +114,7 @@ pub(crate) fn metadata<'a>(
         topics,
         cluster_authorized_operations: operations::of_cluster(
             request.include_cluster_authorized_operations,
+            access,
         ),
         ..MetadataResponse::default()
     }
@@ -104,19 +122,27 @@ pub(crate) fn metadata<'a>(
 
 fn asked_topic<'a>(
     asked: &MetadataRequestTopic<'a>,
-    present: &'a TopicMap,
+    (present, access): (&'a TopicMap, &ClientAccess),
     node: i32,
+    creates: bool,
 ) -> MetadataResponseTopic<'a> {
     let id = TopicId::from_bytes(asked.topic_id.0);
     let known = match asked.name {
         Some(name) => present.named(name),
         None => present.with_id(id),
     };
-    if let Some(topic) = known {
+    let may_see = |name: &str| access.allows_topic(AclOperation::Describe, name);
+    if let Some(topic) = known
+        && may_see(&topic.name)
+    {
         return described(topic, node);
     }
     let code = match asked.name {
+        Some(name) if !may_see(name) => ErrorCode::TopicAuthorizationFailed,
         Some(name) if check_name(name).is_err() => ErrorCode::InvalidTopic,
+        Some(name) if creates && !is_internal(name) && !may_create(name, access) => {
+            ErrorCode::TopicAuthorizationFailed
+        }
         Some(_) => ErrorCode::UnknownTopicOrPartition,
         None => ErrorCode::UnknownTopicId,
     };

@@ -1,51 +1,51 @@
 //! Handlers of requests by their kind.
 
 mod admin;
+mod fetch;
 mod groups;
 mod list_offsets;
+mod login;
 mod metadata;
+mod offsets;
 mod operations;
 pub(crate) mod produce;
+mod responder;
+mod route;
 mod topics;
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-use underpass::{FileRange, Piece};
-use underpass_net::{Address, Connection, LogThrottle, PeerAddress};
+use tokio::time::Instant;
+use underpass_net::{Connection, LogThrottle};
 
-use crate::broker::BrokerWorker;
+use crate::broker::{BrokerWorker, KafkaService};
 use crate::connection::Requests;
 use crate::connection::frame::{RequestFrame, RequestMemory};
 use crate::connection::response_queue::{PendingResponse, RequestOutcome};
 use crate::counts::WorkerCounts;
-use crate::fetch::fetch;
 use crate::limits::LARGE_FETCH_WAIT_MAX;
-use crate::options::{AdvertisedAddress, PORT};
+use crate::protocol::DecodeError;
 use crate::protocol::apis::{APIS, Api, absent_name, find};
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::header::{RequestHeader, RequestStart, read_header, write_header};
+use crate::protocol::header::{RequestHeader, RequestStart, read_header};
 use crate::protocol::tables::api_versions::{ApiVersionsResponse, ApiVersionsResponseApiVersion};
+use crate::protocol::tables::describe_client_quotas::DescribeClientQuotasRequest;
 use crate::protocol::tables::fetch::FetchRequest;
 use crate::protocol::tables::find_coordinator::FindCoordinatorRequest;
 use crate::protocol::tables::init_producer_id::InitProducerIdRequest;
 use crate::protocol::tables::list_offsets::ListOffsetsRequest;
-use crate::protocol::tables::list_partition_reassignments::{
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
-};
+use crate::protocol::tables::list_partition_reassignments::ListPartitionReassignmentsRequest;
 use crate::protocol::tables::metadata::MetadataRequest;
 use crate::protocol::tables::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use crate::protocol::tables::produce::ProduceRequest;
-use crate::protocol::wire::{Message, Wire};
-use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
 use crate::requests::admin::configs::InheritedConfigs;
-
-/// An unsupported request, sent by clients with settings that a broker without SASL cannot satisfy.
-const SASL_HANDSHAKE: i16 = 17;
-const SASL_AUTHENTICATE: i16 = 36;
+use crate::requests::fetch::fetch;
+use crate::requests::responder::{BegunResponse, Responder, Understood, begun, framed, write};
+use crate::requests::route::ClientRoute;
+use crate::security::access::ClientAccess;
+use crate::security::login::SaslLogin;
 
 /// The requests of group members, which are handled in order.
 const OF_MEMBERS: [&str; 7] = [
@@ -64,52 +64,13 @@ pub(crate) struct BrokerRequests {
     route: ClientRoute,
 }
 
-/// The address by which a client reached the broker, for directing others to it.
-#[derive(Debug)]
-struct ClientRoute {
-    host: String,
-    port: u16,
-    /// The address of the client, and its form in Kafka's tools.
-    peer: PeerAddress,
-    client: String,
-    /// Held by one group request at a time, in order: a commit waits before it reaches the
-    /// coordinator.
-    group_turn: Mutex<()>,
-    /// Held by one Produce request at a time, in order, until its batches are queued: decompression
-    /// comes before.
-    produce_turn: Mutex<()>,
-}
-
-/// A request whose header was read.
-struct Understood<'a> {
-    /// The data that the response needs.
-    responder: Responder,
-    client_id: &'a str,
-    body: Reader<'a>,
-}
-
-/// The data of a request that its response needs.
-#[derive(Clone, Copy)]
-struct Responder {
-    api: &'static Api,
-    version: i16,
-    correlation_id: i32,
-}
-
-/// The outcome of a request after its body was read.
-enum BegunResponse {
-    Made(RequestOutcome),
-    /// The response waits for other events and no longer needs the request.
-    Waits(PendingResponse),
-}
-
 impl BrokerRequests {
     pub(crate) fn new(
         worker: Rc<BrokerWorker>,
-        advertised: Option<&AdvertisedAddress>,
+        service: &KafkaService,
         connection: &Connection,
     ) -> BrokerRequests {
-        let route = ClientRoute::of(advertised, connection);
+        let route = ClientRoute::of(service, connection);
         BrokerRequests { worker, route }
     }
 }
@@ -125,6 +86,10 @@ impl Requests for BrokerRequests {
 
     fn disconnections(&self) -> &LogThrottle {
         &self.worker.disconnections
+    }
+
+    fn login_deadline(&self) -> Option<Instant> {
+        self.route.login.as_ref().and_then(SaslLogin::deadline)
     }
 
     fn answer(self: &Rc<Self>, request: RequestFrame) -> PendingResponse {
@@ -150,47 +115,15 @@ impl Requests for BrokerRequests {
     }
 }
 
-impl ClientRoute {
-    /// Determines the address by which clients of this connection find the broker.
-    fn of(advertised: Option<&AdvertisedAddress>, connection: &Connection) -> ClientRoute {
-        let port = match connection.listener().map(|listener| listener.address()) {
-            Some(Address::Tcp(address)) => address.port(),
-            _ => PORT,
-        };
-        let ip = connection.client().ip();
-        let client = format!("/{}", ip.map_or_else(String::new, |ip| ip.to_string()));
-        let local = connection.local_address();
-        let local = local.unwrap_or(SocketAddr::from(([127, 0, 0, 1], port)));
-        let name = connection.tls().and_then(|tls| tls.server_name.clone());
-        let (host, port) = match (advertised, name) {
-            (Some(address), _) => (address.host.clone(), address.port.unwrap_or(port)),
-            (None, Some(name)) => (name.into(), local.port()),
-            (None, None) => (local.ip().to_canonical().to_string(), local.port()),
-        };
-        ClientRoute {
-            host,
-            port,
-            peer: connection.client(),
-            client,
-            group_turn: Mutex::new(()),
-            produce_turn: Mutex::new(()),
-        }
-    }
-}
-
 /// Returns the reason why a request gets no response that the client would understand.
 fn not_supported(header: &RequestHeader<'_>) -> String {
     let (key, version) = (header.key, header.version);
-    match (find(key), key) {
-        (Some(api), _) => {
+    match find(key) {
+        Some(api) => {
             let (name, from, to) = (api.name, api.served_from, api.advertised.1);
             format!("{name} version {version} is not supported, versions {from} to {to} are")
         }
-        (None, SASL_HANDSHAKE | SASL_AUTHENTICATE) => format!(
-            "request {key} version {version} is not supported: there is no SASL here; set \
-             security.protocol to PLAINTEXT or SSL"
-        ),
-        (None, _) => match absent_name(key) {
+        None => match absent_name(key) {
             Some(name) => format!("{name} (request {key}) version {version} is not supported"),
             None => format!("request {key} version {version} is not supported"),
         },
@@ -204,6 +137,12 @@ impl BrokerWorker {
         route: &ClientRoute,
     ) -> Result<BegunResponse, DecodeError> {
         let closed = BegunResponse::Made(RequestOutcome::Close);
+        if let Some(login) = &route.login
+            && login.expects_bare_token()
+        {
+            let outcome = self.respond_to_bare_token((**frame).as_ref(), login, route.peer);
+            return Ok(BegunResponse::Made(outcome.await));
+        }
         match read_header((**frame).as_ref())? {
             RequestStart::Known(header, api, body) => {
                 self.counts.request(api.key, (**frame).as_ref().len());
@@ -217,7 +156,19 @@ impl BrokerWorker {
                     client_id: header.client_id.unwrap_or_default(),
                     body,
                 };
-                let response = self.respond_to(request, frame, route).await;
+                let response = match (
+                    login::BEFORE_LOGIN.contains(&api.name),
+                    route.access(&self.broker),
+                ) {
+                    (true, _) => self.respond_before_login(request, route).await,
+                    (false, Some(access)) => {
+                        self.respond_to(request, frame, (route, &access)).await
+                    }
+                    (false, None) => {
+                        self.report_no_login(api, route);
+                        return Ok(closed);
+                    }
+                };
                 if let Err(error) = response {
                     let (peer, name) = (route.peer, api.name);
                     self.disconnections.warn(format_args!(
@@ -241,6 +192,30 @@ impl BrokerWorker {
         }
     }
 
+    /// Logs that a client must log in first, or again.
+    fn report_no_login(&self, api: &Api, route: &ClientRoute) {
+        let (peer, name) = (route.peer, api.name);
+        self.disconnections.warn(format_args!(
+            "{peer}: {name} of a client that is not logged in, which this listener expects; set \
+             security.protocol to SASL_SSL or SASL_PLAINTEXT"
+        ));
+    }
+
+    /// Answers the requests that need no login.
+    async fn respond_before_login(
+        &self,
+        request: Understood<'_>,
+        route: &ClientRoute,
+    ) -> Result<BegunResponse, DecodeError> {
+        match request.responder.api.name {
+            "ApiVersions" => {
+                let outcome = request.responder.whole(&versions(ErrorCode::None));
+                Ok(BegunResponse::Made(outcome))
+            }
+            _ => self.respond_to_login(request, route).await,
+        }
+    }
+
     /// Logs that a client asked for an unsupported feature.
     fn report_unsupported(&self, (route, client_id): (&ClientRoute, &str), what: &str) {
         let (unsupported, client) = (&self.broker.unsupported, (route.peer, client_id));
@@ -251,7 +226,7 @@ impl BrokerWorker {
         &self,
         request: Understood<'_>,
         frame: &Arc<RequestFrame>,
-        route: &ClientRoute,
+        (route, access): (&ClientRoute, &ClientAccess),
     ) -> Result<BegunResponse, DecodeError> {
         let (broker, responder) = (&self.broker, request.responder);
         let (version, topics) = (responder.version, broker.topics.present());
@@ -259,7 +234,7 @@ impl BrokerWorker {
             "Produce" => {
                 let body: ProduceRequest<'_> = request.body()?;
                 let turn = &route.produce_turn;
-                let to = (&*topics, &**broker);
+                let to = (&*topics, &**broker, access);
                 match produce::produce(&body, frame, version, to, (turn, &self.refusals)).await {
                     Ok(Some(response)) => responder.whole(&response),
                     Ok(None) => RequestOutcome::Nothing,
@@ -272,48 +247,48 @@ impl BrokerWorker {
                     true => Duration::MAX,
                     false => LARGE_FETCH_WAIT_MAX,
                 };
-                let fetched = fetch(&body, version, (&topics, self), wait_max).await;
+                let fetched = fetch(&body, version, (&topics, self, access), wait_max).await;
                 responder.response(&fetched.response, fetched.ranges)
             }
             "ListOffsets" => {
                 let body: ListOffsetsRequest<'_> = request.body()?;
-                let response = list_offsets::list_offsets(&body, version, &topics).await;
+                let response = list_offsets::list_offsets(body, version, &topics, access).await;
                 responder.whole(&response)
             }
             "OffsetForLeaderEpoch" => {
                 let body: OffsetForLeaderEpochRequest<'_> = request.body()?;
-                let response = list_offsets::ends_of_epochs(&body, &topics);
-                responder.whole(&response)
+                responder.whole(&list_offsets::ends_of_epochs(&body, &topics, access))
             }
             "Metadata" => {
                 let body: MetadataRequest<'_> = request.body()?;
-                metadata::create_missing(&body, broker).await;
+                metadata::create_missing(&body, broker, access).await;
                 let (topics, place) = (broker.topics.present(), (&*route.host, route.port));
-                let response = metadata::metadata(&body, version, broker, &topics, place);
+                let response = metadata::metadata(&body, version, broker, (&topics, access), place);
                 responder.whole(&response)
             }
             "CreateTopics" => {
                 let body = request.body()?;
-                let outcomes = topics::create(&body, broker).await;
-                responder.whole(&topics::created(&outcomes, broker))
+                let outcomes = topics::create(&body, broker, access).await;
+                responder.whole(&topics::created(&outcomes, broker, access))
             }
             "DeleteTopics" => {
-                let response = topics::delete(&request.body()?, broker).await;
-                responder.whole(&response)
+                responder.whole(&topics::delete(&request.body()?, broker, access).await)
             }
             "InitProducerId" => {
                 let body: InitProducerIdRequest<'_> = request.body()?;
                 if body.transactional_id.is_some() {
                     self.report_unsupported((route, request.client_id), groups::NO_TRANSACTIONS);
                 }
-                let response = topics::init_producer_id(&body, broker).await;
+                let response = topics::init_producer_id(&body, broker, access).await;
                 responder.whole(&response)
             }
-            "ApiVersions" => responder.whole(&versions(ErrorCode::None)),
             name if OF_MEMBERS.contains(&name) => {
-                return self.respond_to_group(request, route).await;
+                return self.respond_to_group(request, (route, access)).await;
             }
-            _ => self.respond_with_description(request, route).await?,
+            _ => {
+                self.respond_with_description(request, (route, access))
+                    .await?
+            }
         };
         Ok(BegunResponse::Made(outcome))
     }
@@ -322,7 +297,7 @@ impl BrokerWorker {
     async fn respond_with_description(
         &self,
         request: Understood<'_>,
-        route: &ClientRoute,
+        (route, access): (&ClientRoute, &ClientAccess),
     ) -> Result<RequestOutcome, DecodeError> {
         let (broker, responder) = (&self.broker, request.responder);
         let (version, node) = (responder.version, broker.options.node_id);
@@ -330,38 +305,52 @@ impl BrokerWorker {
         Ok(match responder.api.name {
             "DescribeCluster" => {
                 let place = (&*route.host, route.port);
-                let response = admin::cluster::describe(&request.body()?, broker, place);
+                let response = admin::cluster::describe(&request.body()?, (broker, access), place);
                 responder.whole(&response)
             }
             "DescribeTopicPartitions" => {
                 let body = request.body()?;
-                responder.whole(&admin::cluster::describe_partitions(&body, &topics, node))
+                let to = (&*topics, access);
+                responder.whole(&admin::cluster::describe_partitions(&body, to, node))
             }
             "ListGroups" => {
-                let listed = admin::groups::listed(&request.body()?, broker);
+                let listed = admin::groups::listed(&request.body()?, broker, access);
                 responder.whole(&admin::groups::list_response(&listed))
             }
             "DescribeGroups" => {
                 let body = request.body()?;
-                let described = admin::groups::described(&body, broker);
-                let response = admin::groups::describe_response(&body, version, &described);
+                let described = admin::groups::described(&body, broker, access);
+                let response = admin::groups::describe_response(&body, version, &described, access);
                 responder.whole(&response)
             }
             "DescribeConfigs" => {
                 let (body, inherited) = (request.body()?, InheritedConfigs::of(broker));
-                let response = admin::configs::describe(&body, broker, &topics, &inherited);
+                let response =
+                    admin::configs::describe(&body, broker, (&topics, access), &inherited);
                 responder.whole(&response)
             }
             "DescribeLogDirs" => {
                 let (body, folder) = (request.body()?, admin::replicas::log_folder(broker));
-                let response = admin::replicas::log_dirs(&body, broker, &topics, &folder);
+                let response = admin::replicas::log_dirs(&body, broker, (&topics, access), &folder);
                 responder.whole(&response)
+            }
+            "DescribeClientQuotas" => {
+                let _body: DescribeClientQuotasRequest<'_> = request.body()?;
+                responder.whole(&admin::users::quotas(access))
+            }
+            "DescribeUserScramCredentials" => {
+                let users = admin::users::all(broker);
+                responder.whole(&admin::users::describe(&request.body()?, &users, access))
             }
             "ListPartitionReassignments" => {
                 let _body: ListPartitionReassignmentsRequest<'_> = request.body()?;
-                responder.whole(&ListPartitionReassignmentsResponse::default())
+                responder.whole(&admin::replicas::reassignments(access))
             }
-            _ => return self.respond_with_change(request).await,
+            "DescribeAcls" => {
+                let found = admin::acls::found(&request.body()?, broker, access);
+                responder.whole(&admin::acls::describe(&found))
+            }
+            _ => return self.respond_with_change(request, access).await,
         })
     }
 
@@ -369,40 +358,55 @@ impl BrokerWorker {
     async fn respond_with_change(
         &self,
         request: Understood<'_>,
+        access: &ClientAccess,
     ) -> Result<RequestOutcome, DecodeError> {
         let (broker, responder) = (&self.broker, request.responder);
         let topics = broker.topics.present();
         Ok(match responder.api.name {
             "DeleteGroups" => {
-                responder.whole(&admin::groups::delete(&request.body()?, broker).await)
+                responder.whole(&admin::groups::delete(&request.body()?, broker, access).await)
             }
             "OffsetDelete" => {
                 let body = request.body()?;
-                responder.whole(&admin::groups::delete_offsets(&body, broker, &topics).await)
+                let to = (&*topics, access);
+                responder.whole(&admin::groups::delete_offsets(&body, broker, to).await)
             }
             "IncrementalAlterConfigs" => {
                 let body = request.body()?;
-                let altered = admin::configs::update(&body, broker).await;
+                let altered = admin::configs::update(&body, broker, access).await;
                 responder.whole(&admin::configs::updated(&altered))
             }
             "AlterConfigs" => {
                 let body = request.body()?;
-                let altered = admin::configs::replace(&body, broker).await;
+                let altered = admin::configs::replace(&body, broker, access).await;
                 responder.whole(&admin::configs::replaced(&altered))
+            }
+            "AlterUserScramCredentials" => {
+                let altered = admin::users::alter(&request.body()?, broker, access).await;
+                responder.whole(&admin::users::altered(&altered))
+            }
+            "CreateAcls" => {
+                let created = admin::acls::create(&request.body()?, broker, access).await;
+                responder.whole(&admin::acls::created(&created))
+            }
+            "DeleteAcls" => {
+                let deleted = admin::acls::delete(&request.body()?, broker, access).await;
+                responder.whole(&admin::acls::deleted(&deleted))
             }
             "CreatePartitions" => {
                 let body = request.body()?;
-                let outcomes = admin::partitions::create(&body, broker).await;
+                let outcomes = admin::partitions::create(&body, broker, access).await;
                 responder.whole(&admin::partitions::created(&outcomes))
             }
             "DeleteRecords" => {
                 let body = request.body()?;
-                let response = admin::partitions::delete_records(&body, broker, &topics).await;
+                let response =
+                    admin::partitions::delete_records(&body, broker, (&topics, access)).await;
                 responder.whole(&response)
             }
             "ElectLeaders" => {
                 let body = request.body()?;
-                responder.whole(&admin::replicas::elect_leaders(&body, &topics))
+                responder.whole(&admin::replicas::elect_leaders(&body, &topics, access))
             }
             other => {
                 tracing::warn!("{other} is not answered");
@@ -415,7 +419,7 @@ impl BrokerWorker {
     async fn respond_to_group(
         &self,
         request: Understood<'_>,
-        route: &ClientRoute,
+        (route, access): (&ClientRoute, &ClientAccess),
     ) -> Result<BegunResponse, DecodeError> {
         let (broker, version) = (&self.broker, request.responder.version);
         let responder = request.responder;
@@ -427,43 +431,44 @@ impl BrokerWorker {
                     self.report_unsupported((route, request.client_id), groups::NO_TRANSACTIONS);
                 }
                 let place = (&*route.host, route.port);
-                let response = groups::find_coordinator(&body, version, broker, place).await;
+                let response =
+                    groups::find_coordinator(&body, version, (broker, access), place).await;
                 responder.whole(&response)
             }
             "JoinGroup" => {
                 let client = (request.client_id, &*route.client);
                 let joining = groups::join_request(&request.body()?, version, client);
-                let broker = Arc::clone(broker);
+                let (broker, access) = (Arc::clone(broker), access.clone());
                 return Ok(BegunResponse::Waits(Box::pin(async move {
-                    let joined = groups::join(joining, &broker).await;
+                    let joined = groups::join(joining, &broker, &access).await;
                     responder.whole(&groups::join_response(&joined, version))
                 })));
             }
             "SyncGroup" => {
                 let syncing = groups::sync_request(&request.body()?);
-                let broker = Arc::clone(broker);
+                let (broker, access) = (Arc::clone(broker), access.clone());
                 return Ok(BegunResponse::Waits(Box::pin(async move {
-                    let synced = groups::sync(syncing, &broker).await;
+                    let synced = groups::sync(syncing, &broker, &access).await;
                     responder.whole(&groups::sync_response(&synced))
                 })));
             }
             "Heartbeat" => {
-                let response = groups::heartbeat(&request.body()?, broker);
+                let response = groups::heartbeat(&request.body()?, broker, access);
                 responder.whole(&response)
             }
             "LeaveGroup" => {
-                let response = groups::leave(&request.body()?, version, broker);
+                let response = groups::leave(&request.body()?, version, (broker, access));
                 responder.whole(&response)
             }
             "OffsetCommit" => {
                 let (body, topics) = (request.body()?, broker.topics.present());
-                let response = groups::commit(&body, turn, broker, &topics).await;
+                let response = offsets::commit(&body, turn, broker, (&topics, access)).await;
                 responder.whole(&response)
             }
             "OffsetFetch" => {
                 let body = request.body()?;
-                let fetched = groups::fetched(&body, version, broker);
-                let response = groups::fetch_response(&body, version, &fetched);
+                let fetched = offsets::fetched(&body, version, broker, access);
+                let response = offsets::fetch_response(&body, version, &fetched);
                 responder.whole(&response)
             }
             other => {
@@ -473,72 +478,6 @@ impl BrokerWorker {
         };
         Ok(BegunResponse::Made(outcome))
     }
-}
-
-impl<'a> Understood<'a> {
-    /// Decodes the body. Ignores bytes after it, as Kafka does: librdkafka 2.12 leaves some after
-    /// Metadata 13.
-    fn body<M: Message<'a>>(&self) -> Result<M, DecodeError> {
-        let mut from = self.body.clone();
-        match M::version(self.responder.version) {
-            Some(version) => M::read(&mut from, version),
-            None => Err(from.error(DecodeFault::Version)),
-        }
-    }
-}
-
-impl Responder {
-    /// Returns the frame of a response without gaps.
-    fn whole<'r, M: Message<'r>>(self, response: &M) -> RequestOutcome {
-        self.response(response, Vec::new())
-    }
-
-    /// Returns the frame of a response, with the file ranges that fill its gaps.
-    fn response<'r, M: Message<'r>>(self, response: &M, ranges: Vec<FileRange>) -> RequestOutcome {
-        let mut to = begun();
-        write_header(&mut to, self.api, self.version, self.correlation_id);
-        write(response, self.version, &mut to);
-        framed(to, ranges)
-    }
-}
-
-/// Starts a frame, with space for its length.
-fn begun() -> Writer {
-    let mut to = Writer::default();
-    to.put(&[0; 4]);
-    to
-}
-
-fn write<'r, M: Message<'r>>(response: &M, version: i16, to: &mut Writer) {
-    if let Some(version) = M::version(version) {
-        Wire::write(response, to, version);
-    }
-}
-
-/// Returns the pieces of a frame: bytes, and file ranges between them.
-fn framed(to: Writer, ranges: Vec<FileRange>) -> RequestOutcome {
-    let Ok(length) = i32::try_from(to.length() - 4) else {
-        tracing::warn!(
-            "a response of {} bytes is not sent; the longest has 2 GiB",
-            to.length()
-        );
-        return RequestOutcome::Close;
-    };
-    let (mut bytes, gaps) = to.into_parts();
-    bytes[..4].copy_from_slice(&length.to_be_bytes());
-    let mut pieces = Vec::with_capacity(2 * gaps.len() + 1);
-    let mut behind = bytes.split_off(0);
-    let mut cut = 0;
-    for (gap, range) in gaps.iter().zip(ranges) {
-        let rest = behind.split_off(gap.at - cut);
-        cut = gap.at;
-        pieces.push(Piece::Bytes(std::mem::replace(&mut behind, rest)));
-        pieces.push(Piece::Range(range));
-    }
-    if !behind.is_empty() {
-        pieces.push(Piece::Bytes(behind));
-    }
-    RequestOutcome::Frame(pieces)
 }
 
 fn versions<'a>(error: ErrorCode) -> ApiVersionsResponse<'a> {

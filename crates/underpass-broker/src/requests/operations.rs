@@ -1,38 +1,61 @@
-//! The operations that clients are told they may do: all, since there are no ACLs.
+//! The operations that clients are told they may do.
 
-/// Bits by the codes of Kafka's `AclOperation`.
-const READ: i32 = 1 << 3;
-const WRITE: i32 = 1 << 4;
-const CREATE: i32 = 1 << 5;
-const DELETE: i32 = 1 << 6;
-const ALTER: i32 = 1 << 7;
-const DESCRIBE: i32 = 1 << 8;
-const CLUSTER_ACTION: i32 = 1 << 9;
-const DESCRIBE_CONFIGS: i32 = 1 << 10;
-const ALTER_CONFIGS: i32 = 1 << 11;
-const IDEMPOTENT_WRITE: i32 = 1 << 12;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation::{self, *};
+use crate::security::acl::{CLUSTER, ResourceType};
+
+/// The operations on each type of resource.
+const OF_CLUSTER: [AclOperation; 7] = [
+    Create,
+    Alter,
+    Describe,
+    ClusterAction,
+    DescribeConfigs,
+    AlterConfigs,
+    IdempotentWrite,
+];
+const OF_TOPIC: [AclOperation; 8] = [
+    Read,
+    Write,
+    Create,
+    Delete,
+    Alter,
+    Describe,
+    DescribeConfigs,
+    AlterConfigs,
+];
+const OF_GROUP: [AclOperation; 5] = [Read, Delete, Describe, DescribeConfigs, AlterConfigs];
 
 /// The value for operations that the client has not asked for.
 const NOT_ASKED: i32 = i32::MIN;
 
-pub(crate) fn of_cluster(is_asked: bool) -> i32 {
-    let operations = CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | IDEMPOTENT_WRITE;
-    asked(is_asked, operations | DESCRIBE_CONFIGS | ALTER_CONFIGS)
-}
-
-pub(crate) fn of_topic(is_asked: bool) -> i32 {
-    let operations = READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE;
-    asked(is_asked, operations | DESCRIBE_CONFIGS | ALTER_CONFIGS)
-}
-
-pub(crate) fn of_group(is_asked: bool) -> i32 {
-    let operations = READ | DELETE | DESCRIBE;
-    asked(is_asked, operations | DESCRIBE_CONFIGS | ALTER_CONFIGS)
-}
-
-fn asked(is_asked: bool, operations: i32) -> i32 {
-    match is_asked {
-        true => operations,
-        false => NOT_ASKED,
+/// Returns the operations on the cluster; none if the client may not describe it, as in Kafka.
+pub(crate) fn of_cluster(is_asked: bool, access: &ClientAccess) -> i32 {
+    match is_asked && !access.allows_cluster(Describe) {
+        true => 0,
+        false => asked(is_asked, &OF_CLUSTER, |one| {
+            access.allows(one, ResourceType::Cluster, CLUSTER)
+        }),
     }
+}
+
+pub(crate) fn of_topic(is_asked: bool, access: &ClientAccess, name: &str) -> i32 {
+    asked(is_asked, &OF_TOPIC, |one| access.allows_topic(one, name))
+}
+
+pub(crate) fn of_group(is_asked: bool, access: &ClientAccess, name: &str) -> i32 {
+    asked(is_asked, &OF_GROUP, |one| access.allows_group(one, name))
+}
+
+/// Returns a bit for each allowed operation.
+fn asked(
+    is_asked: bool,
+    operations: &[AclOperation],
+    is_allowed: impl Fn(AclOperation) -> bool,
+) -> i32 {
+    if !is_asked {
+        return NOT_ASKED;
+    }
+    let allowed = operations.iter().filter(|one| is_allowed(**one));
+    allowed.fold(0, |bits, one| bits | 1 << one.number())
 }

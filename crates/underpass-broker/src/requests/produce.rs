@@ -22,6 +22,8 @@ use crate::protocol::tables::produce::{
     ProduceResponsePartitionProduceResponse, ProduceResponseTopicProduceResponse,
 };
 use crate::protocol::wire::Records;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// The version of Produce from which clients may use zstd (KIP-110).
 const ZSTD_VERSION: i16 = 7;
@@ -45,7 +47,7 @@ pub(crate) async fn produce<'a>(
     request: &ProduceRequest<'a>,
     frame: &Arc<RequestFrame>,
     version: i16,
-    (topics, broker): (&TopicMap, &Broker),
+    (topics, broker, access): (&TopicMap, &Broker, &ClientAccess),
     (turn, refusals): (&Mutex<()>, &LogThrottle),
 ) -> Result<Option<ProduceResponse<'a>>, ()> {
     let acks = match request.acks {
@@ -58,8 +60,13 @@ pub(crate) async fn produce<'a>(
     let turn = turn.lock().await;
     for topic in &request.topic_data {
         let known = topics.named(topic.name);
+        let is_denied = !access.allows_topic(AclOperation::Write, topic.name);
         for partition in &topic.partition_data {
             outcomes.push(match acks {
+                Ok(_) if is_denied => {
+                    let why = "the client may not write to the topic".to_owned();
+                    PartitionOutcome::Refused(ErrorCode::TopicAuthorizationFailed, why)
+                }
                 Ok(acks) => match checked(partition, version, known, (frame, broker)).await {
                     Ok((of, batch)) => queue(of, (batch, acks), &broker.log),
                     Err((code, why)) => PartitionOutcome::Refused(code, why),

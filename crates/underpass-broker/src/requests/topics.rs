@@ -19,8 +19,11 @@ use crate::protocol::tables::delete_topics::{
 };
 use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::protocol::wire::Uuid;
+use crate::security::access::ClientAccess;
+use crate::security::acl::{AclOperation, ResourceType};
 
 const TWICE: &str = "the request has this topic twice";
+const DENIED: &str = "the client may not create the topic";
 const BOTH: &str = "expected the name or the id of a topic, not both";
 const NEITHER: &str = "expected the name or the id of a topic";
 
@@ -38,7 +41,10 @@ pub(crate) enum TopicOutcome {
 pub(crate) async fn create<'a>(
     request: &CreateTopicsRequest<'a>,
     broker: &Arc<Broker>,
+    access: &ClientAccess,
 ) -> Vec<(&'a str, TopicOutcome)> {
+    let may_create_all = access.allows_cluster(AclOperation::Create);
+    let may_create = |name: &str| may_create_all || access.allows_topic(AclOperation::Create, name);
     let mut counts = HashMap::<&str, usize>::new();
     for topic in &request.topics {
         *counts.entry(topic.name).or_default() += 1;
@@ -47,6 +53,9 @@ pub(crate) async fn create<'a>(
     for topic in &request.topics {
         let created = match counts.remove(topic.name) {
             None => continue,
+            Some(_) if !may_create(topic.name) => {
+                Err((ErrorCode::TopicAuthorizationFailed, DENIED.to_owned()))
+            }
             Some(1) => create_one(topic, request.validate_only, broker).await,
             Some(_) => Err((ErrorCode::InvalidRequest, TWICE.to_owned())),
         };
@@ -63,6 +72,7 @@ pub(crate) async fn create<'a>(
 pub(crate) fn created<'a>(
     outcomes: &'a [(&'a str, TopicOutcome)],
     broker: &'a Broker,
+    access: &ClientAccess,
 ) -> CreateTopicsResponse<'a> {
     let defaults = &broker.options.topics.config;
     let results = outcomes.iter().map(|(name, outcome)| {
@@ -71,6 +81,19 @@ pub(crate) fn created<'a>(
             ..Default::default()
         };
         match outcome {
+            // As in Kafka, only those who may describe the configuration learn about it.
+            TopicOutcome::Made { id, .. }
+                if !access.allows_topic(AclOperation::DescribeConfigs, name) =>
+            {
+                CreateTopicsResponseCreatableTopicResult {
+                    topic_id: Uuid(id.to_bytes()),
+                    topic_config_error_code: ErrorCode::TopicAuthorizationFailed.number(),
+                    num_partitions: -1,
+                    replication_factor: -1,
+                    configs: None,
+                    ..result
+                }
+            }
             TopicOutcome::Made {
                 id,
                 partitions,
@@ -245,6 +268,7 @@ pub(crate) fn code_of(error: &TopicError) -> ErrorCode {
 pub(crate) async fn delete<'a>(
     request: &DeleteTopicsRequest<'a>,
     broker: &Arc<Broker>,
+    access: &ClientAccess,
 ) -> DeleteTopicsResponse<'a> {
     let by_name = request.topic_names.iter();
     let by_name = by_name.map(|name| (Some(*name), TopicId::NONE));
@@ -272,12 +296,19 @@ pub(crate) async fn delete<'a>(
             (Some(_), _) if id != TopicId::NONE => (ErrorCode::InvalidRequest, Some(BOTH)),
             (None, _) if id == TopicId::NONE => (ErrorCode::InvalidRequest, Some(NEITHER)),
             (None, None) => (ErrorCode::UnknownTopicId, None),
+            (Some(name), _) if !access.allows_topic(AclOperation::Delete, name) => {
+                (ErrorCode::TopicAuthorizationFailed, None)
+            }
+            (None, Some(topic)) if !access.allows_topic(AclOperation::Delete, &topic.name) => {
+                (ErrorCode::TopicAuthorizationFailed, None)
+            }
             (Some(_), None) => (ErrorCode::UnknownTopicOrPartition, None),
             (_, Some(topic)) if counts[&topic.id] > 1 => (ErrorCode::InvalidRequest, Some(TWICE)),
             (_, Some(topic)) if is_internal(&topic.name) => (ErrorCode::InvalidTopic, None),
             (_, Some(topic)) => (delete_one(topic, broker).await, None),
         };
-        let id = found.map_or(id, |topic| topic.id);
+        let shown = found.filter(|topic| access.allows_topic(AclOperation::Describe, &topic.name));
+        let id = shown.map_or(id, |topic| topic.id);
         response
             .responses
             .push(DeleteTopicsResponseDeletableTopicResult {
@@ -313,13 +344,25 @@ async fn delete_one(topic: &Arc<Topic>, broker: &Arc<Broker>) -> ErrorCode {
 pub(crate) async fn init_producer_id(
     request: &InitProducerIdRequest<'_>,
     broker: &Arc<Broker>,
+    access: &ClientAccess,
 ) -> InitProducerIdResponse {
     let mut response = InitProducerIdResponse {
         producer_epoch: -1,
         ..InitProducerIdResponse::default()
     };
-    if request.transactional_id.is_some() {
-        response.error_code = ErrorCode::InvalidRequest.number();
+    if let Some(id) = request.transactional_id {
+        let kind = ResourceType::TransactionalId;
+        let code = match access.allows(AclOperation::Write, kind, id) {
+            true => ErrorCode::InvalidRequest,
+            false => ErrorCode::TransactionalIdAuthorizationFailed,
+        };
+        response.error_code = code.number();
+        return response;
+    }
+    if !access.allows_cluster(AclOperation::IdempotentWrite)
+        && !access.allows_any_topic(AclOperation::Write)
+    {
+        response.error_code = ErrorCode::ClusterAuthorizationFailed.number();
         return response;
     }
     match broker.next_producer_id().await {

@@ -20,7 +20,7 @@ use underpass_net::{
 };
 
 use crate::connection::frame::{FrameError, IdleWait, IncomingFrame, RequestMemory};
-use crate::limits::FRAME_BYTES_MAX;
+use crate::limits::{FRAME_BYTES_MAX, FrameLimits};
 
 /// Longer than the kernel needs for a local connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ fn received(stream: &[u8], cuts: &[usize]) -> Received {
         let (mut received, mut longest) = (Received::default(), 0);
         let mut incoming = IncomingFrame::default();
         received.end = loop {
-            let next = incoming.receive(connection, &memory, IdleWait::Busy);
+            let next = incoming.receive(connection, (&memory, FrameLimits::USUAL), IdleWait::Busy);
             match next.await {
                 Ok(frame) => {
                     assert!(!incoming.has_begun(), "the next one is not asked for");
@@ -108,6 +108,7 @@ fn received(stream: &[u8], cuts: &[usize]) -> Received {
                     break plainly(stream).end;
                 }
                 Err(FrameError::Connection(error)) => panic!("{error}"),
+                Err(FrameError::Login) => panic!("there is no login here"),
             }
         };
         received

@@ -18,6 +18,9 @@ use crate::support::client::Client;
 const TEST: &str = "broker_process";
 const FOLDER: &str = "UNDERPASS_TEST_BROKER_FOLDER";
 
+/// The configuration of the broker, if it has one.
+const CONFIG: &str = "UNDERPASS_TEST_BROKER_CONFIG";
+
 /// The text that the broker prints before its address.
 const GREETING: &str = "listening on ";
 
@@ -40,9 +43,16 @@ impl BrokerProcess {
     /// Starts a broker on the folder of an earlier one.
     #[track_caller]
     pub(crate) fn start_in(folder: TempDir) -> BrokerProcess {
+        BrokerProcess::start_with(folder, "")
+    }
+
+    /// Starts a broker with a configuration.
+    #[track_caller]
+    pub(crate) fn start_with(folder: TempDir, config: &str) -> BrokerProcess {
         let (input, stop) = pipe().expect("a pipe");
         let mut command = rerun("", TEST);
         command.env(FOLDER, folder.path()).stdin(Stdio::from(input));
+        command.env(CONFIG, config);
         let process = ChildProcess::spawn(&mut command);
         let line = process.hear(GREETING);
         let address = line.rsplit(' ').next().and_then(|word| word.parse().ok());
@@ -142,12 +152,13 @@ pub(crate) fn run_if_asked() {
 }
 
 fn options(folder: &Path) -> BrokerOptions {
-    let mut options = BrokerOptions {
-        listeners: vec![ListenAt::from(SocketAddr::from(([127, 0, 0, 1], 0))).into()],
-        data: folder.to_owned(),
-        workers: 2.try_into().ok(),
-        ..BrokerOptions::default()
-    };
+    let config = env::var(CONFIG).unwrap_or_default();
+    let mut options = BrokerOptions::parse(&config).expect("a configuration");
+    if !config.contains("[[listener]]") {
+        options.listeners = vec![ListenAt::from(SocketAddr::from(([127, 0, 0, 1], 0))).into()];
+    }
+    options.data = folder.to_owned();
+    options.workers = 2.try_into().ok();
     options.topics.partitions = 4;
     options.groups.initial_rebalance_delay_ms = 0;
     options

@@ -5,3 +5,4 @@
 pub(crate) mod batch;
 pub(crate) mod broker;
 pub(crate) mod client;
+pub(crate) mod login;

@@ -1,5 +1,5 @@
-//! Requests over the wire: those of administrators, hostile ones, all kinds of them damaged, and
-//! a broker that is killed.
+//! Requests over the wire: those of administrators, logins and rights, hostile ones, all kinds of
+//! them damaged, and a broker that is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,6 +7,7 @@ mod admin;
 mod hostile;
 mod kills;
 mod requests;
+mod security;
 #[path = "../support/mod.rs"]
 mod support;
 

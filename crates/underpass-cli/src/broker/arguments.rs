@@ -61,6 +61,11 @@ pub(crate) struct BrokerArguments {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
+    /// Make clients log in as users of this file, which `underpass broker hash` makes: by SCRAM, or
+    /// with TLS also by PLAIN
+    #[arg(long, value_name = "FILE")]
+    users: Option<PathBuf>,
+
     /// Serve metrics and health at this address, as 9090 (this machine only), ADDR:PORT or
     /// unix:PATH: /metrics for Prometheus, /health and /ready
     #[arg(long, value_name = "ADDRESS")]
@@ -74,6 +79,15 @@ pub(crate) struct BrokerArguments {
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(super) enum BrokerTool {
     Check(CheckArguments),
+    Hash(UserArguments),
+}
+
+/// Print the lines of a user for a file of users, with hashes of the password
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct UserArguments {
+    /// The name of the user; the password is asked for, or read from standard input
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
 }
 
 /// When records are synced.
@@ -122,6 +136,9 @@ impl BrokerArguments {
                 ..options.tls
             };
         }
+        if let Some(users) = &self.users {
+            options.require_logins(users.clone());
+        }
         options.fsync = self.fsync.map_or(options.fsync, Into::into);
         options.topics.partitions = self.partitions.unwrap_or(options.topics.partitions);
         options.topics.auto_create &= !self.no_auto_create;
@@ -164,5 +181,8 @@ fn read(file: &Path) -> Result<BrokerOptions, String> {
     let folder = file.parent().unwrap_or(Path::new(""));
     options.data = folder.join(&options.data);
     options.tls.relative_to(folder);
+    if let Some(users) = &mut options.sasl.users {
+        *users = folder.join(&users);
+    }
     Ok(options)
 }

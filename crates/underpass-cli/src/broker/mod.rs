@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use underpass_broker::{BrokerOptions, FsyncPolicy, RunningBroker};
+use underpass_broker::{BrokerOptions, FsyncPolicy, RunningBroker, user_lines};
 use underpass_net::{
     Address, Inherited, Notifier, SignalAction, command_of_this_process, watch_signals,
 };
@@ -20,7 +20,8 @@ pub(crate) use arguments::BrokerArguments;
 use arguments::BrokerTool;
 
 use crate::console::say;
-use crate::layout::{counted, monitoring};
+use crate::layout::{counted, monitoring, print_result};
+use crate::passwords::typed_password;
 
 /// The interval at which certificate files are read again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
@@ -30,8 +31,13 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// # Errors
 /// A message for the user: what failed, why and what to try.
 pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
-    if let Some(BrokerTool::Check(check)) = &arguments.tool {
-        return check::run(check);
+    match &arguments.tool {
+        Some(BrokerTool::Check(check)) => return check::run(check),
+        Some(BrokerTool::Hash(user)) => {
+            let password = typed_password(&user.name)?;
+            return print_result(&user_lines(&user.name, &password)?);
+        }
+        None => {}
     }
     let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
     let options = match arguments.options() {

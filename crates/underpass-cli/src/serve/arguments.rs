@@ -23,7 +23,8 @@ use underpass_serve::{
 };
 
 use super::advice::with_advice;
-use super::tools::{ServeTool, password_file, typed_password};
+use super::tools::ServeTool;
+use crate::passwords::{password_file, typed_password};
 
 /// Serve the files of a folder over HTTP
 #[derive(Clone, Debug, clap::Args)]

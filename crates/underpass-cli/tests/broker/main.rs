@@ -2,8 +2,8 @@
 //! and of power, and everything an operator sees.
 //!
 //! ```text
-//! fetches  handover  listeners  faults  crashes  metrics  operation
-//!    └─────────┴─────────┴────────┴───┬───┴────────┴─────────┘
+//! fetches  handover  listeners  logins  faults  crashes  metrics  operation
+//!    └─────────┴─────────┴────────┴───┬───┴───────┴────────┴─────────┘
 //!                                server, tls
 //! ```
 
@@ -16,6 +16,7 @@ mod faults;
 mod fetches;
 mod handover;
 mod listeners;
+mod logins;
 mod metrics;
 mod operation;
 mod server;

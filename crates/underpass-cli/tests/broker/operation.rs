@@ -105,7 +105,7 @@ fn a_folder_that_cannot_be_used_is_named_with_the_reason() {
 /// A client sees only that the connection is closed, and retries for ever.
 #[test]
 fn who_speaks_something_else_is_in_the_log_with_what_to_try() {
-    let sasl = [0, 0, 0, 12, 0, 17, 0, 1, 0, 0, 0, 7, 0, 2, b'm', b'e'];
+    let sasl = b"\0\0\0\x13\0\x11\0\x01\0\0\0\x07\0\x02me\0\x05PLAIN";
     let old = [0, 0, 0, 12, 0, 1, 0, 3, 0, 0, 0, 7, 0, 2, b'm', b'e'];
     for (sent, words) in [
         (&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], "this is HTTP"),
@@ -114,7 +114,7 @@ fn who_speaks_something_else_is_in_the_log_with_what_to_try() {
             "set security.protocol=PLAINTEXT",
         ),
         (&[0xff; 8], "-1 is not the length of a request"),
-        (&sasl, "there is no SASL here; set security.protocol"),
+        (sasl, "this listener has no SASL; set security.protocol"),
         (&old, "Fetch version 3 is not supported, versions 4 to"),
     ] {
         let broker = Broker::start(&[]);

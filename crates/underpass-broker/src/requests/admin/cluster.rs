@@ -16,6 +16,8 @@ use crate::protocol::tables::describe_topic_partitions::{
 };
 use crate::protocol::wire::Uuid;
 use crate::requests::operations;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// The kinds of endpoints (KIP-919).
 const BROKERS: i8 = 1;
@@ -26,7 +28,7 @@ const PARTITIONS_DESCRIBED_MAX: i32 = 2000;
 
 pub(crate) fn describe<'a>(
     request: &DescribeClusterRequest,
-    broker: &'a Broker,
+    (broker, access): (&'a Broker, &ClientAccess),
     (host, port): (&'a str, u16),
 ) -> DescribeClusterResponse<'a> {
     let refused = |code: ErrorCode, why| DescribeClusterResponse {
@@ -54,6 +56,7 @@ pub(crate) fn describe<'a>(
         }],
         cluster_authorized_operations: operations::of_cluster(
             request.include_cluster_authorized_operations,
+            access,
         ),
         ..DescribeClusterResponse::default()
     }
@@ -63,7 +66,7 @@ pub(crate) fn describe<'a>(
 /// follow.
 pub(crate) fn describe_partitions<'a>(
     request: &DescribeTopicPartitionsRequest<'a>,
-    topics: &'a TopicMap,
+    (topics, access): (&'a TopicMap, &ClientAccess),
     node: i32,
 ) -> DescribeTopicPartitionsResponse<'a> {
     let asked: BTreeSet<&str> = request.topics.iter().map(|topic| topic.name).collect();
@@ -86,6 +89,11 @@ pub(crate) fn describe_partitions<'a>(
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names.into_iter().filter(|name| *name >= cursor) {
         let from = if name == cursor { first } else { 0 };
+        if !access.allows_topic(AclOperation::Describe, name) {
+            let denied = failed(name, ErrorCode::TopicAuthorizationFailed);
+            response.topics.extend((!is_all).then_some(denied));
+            continue;
+        }
         if left == 0 {
             response.next_cursor = Some(cursor_at(name, from));
             break;
@@ -94,7 +102,8 @@ pub(crate) fn describe_partitions<'a>(
             response.topics.extend((!is_all).then(|| unknown(name)));
             continue;
         };
-        let described = described(topic, from, left, node);
+        let mut described = described(topic, from, left, node);
+        described.topic_authorized_operations = operations::of_topic(true, access, name);
         let next = from + described.partitions.len();
         left -= described.partitions.len();
         response.topics.push(described);
@@ -133,6 +142,10 @@ fn unknown(name: &str) -> DescribeTopicPartitionsResponseTopic<'_> {
         Ok(()) => ErrorCode::UnknownTopicOrPartition,
         Err(_) => ErrorCode::InvalidTopic,
     };
+    failed(name, code)
+}
+
+fn failed(name: &str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic<'_> {
     DescribeTopicPartitionsResponseTopic {
         error_code: code.number(),
         name: Some(name),
@@ -165,7 +178,6 @@ fn described(
         topic_id: Uuid(topic.id.to_bytes()),
         is_internal: is_internal(&topic.name),
         partitions: partitions.collect(),
-        topic_authorized_operations: operations::of_topic(true),
         ..DescribeTopicPartitionsResponseTopic::default()
     }
 }

@@ -15,7 +15,7 @@ use crate::metadata::configs::{
 use crate::metadata::names::check_name;
 use crate::metadata::topics::{Topic, TopicMap};
 use crate::options::ReplicationPolicy;
-use crate::protocol::error_code::ErrorCode;
+use crate::protocol::error_code::{ErrorCode, Refused};
 use crate::protocol::tables::alter_configs::{
     AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse,
 };
@@ -28,6 +28,8 @@ use crate::protocol::tables::incremental_alter_configs::{
     IncrementalAlterConfigsResponse, IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 };
 use crate::requests::topics::code_of;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// The types of resources with configurations.
 const TOPIC: i8 = 2;
@@ -40,12 +42,10 @@ const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
 
 const TWICE: &str = "the request has this resource twice";
+const DENIED: &str = "the client may not do this with the configuration";
 const NOT_TOPICS: &str = "only topics and brokers have configurations here";
 const NOT_DYNAMIC: &str = "the configuration of the broker is its configuration file; change that, \
                            and restart the broker";
-
-/// An error with a message.
-type Refused = (ErrorCode, String);
 
 /// The values of the broker that descriptions refer to.
 pub(crate) struct InheritedConfigs {
@@ -70,7 +70,7 @@ impl InheritedConfigs {
 pub(crate) fn describe<'a>(
     request: &DescribeConfigsRequest<'a>,
     broker: &'a Broker,
-    topics: &'a TopicMap,
+    (topics, access): (&'a TopicMap, &ClientAccess),
     inherited: &'a InheritedConfigs,
 ) -> DescribeConfigsResponse<'a> {
     let mut seen = BTreeSet::new();
@@ -83,7 +83,15 @@ pub(crate) fn describe<'a>(
             ..DescribeConfigsResult::default()
         };
         let synonyms = request.include_synonyms;
-        match described(resource, synonyms, (broker, topics, inherited)) {
+        let allowed = may(
+            access,
+            AclOperation::DescribeConfigs,
+            resource.resource_type,
+        );
+        let allowed = allowed(resource.resource_name).map_err(|code| (code, DENIED));
+        let configs =
+            allowed.and_then(|()| described(resource, synonyms, (broker, topics, inherited)));
+        match configs {
             Ok(configs) => DescribeConfigsResult { configs, ..result },
             Err((code, why)) => DescribeConfigsResult {
                 error_code: code.number(),
@@ -95,6 +103,21 @@ pub(crate) fn describe<'a>(
     DescribeConfigsResponse {
         results: results.collect(),
         ..DescribeConfigsResponse::default()
+    }
+}
+
+/// Returns whether the client may do this with the configuration of a resource of a type, by its
+/// name.
+fn may(
+    access: &ClientAccess,
+    operation: AclOperation,
+    kind: i8,
+) -> impl Fn(&str) -> Result<(), ErrorCode> {
+    move |name| match kind {
+        TOPIC if !access.allows_topic(operation, name) => Err(ErrorCode::TopicAuthorizationFailed),
+        TOPIC => Ok(()),
+        _ if !access.allows_cluster(operation) => Err(ErrorCode::ClusterAuthorizationFailed),
+        _ => Ok(()),
     }
 }
 
@@ -202,6 +225,7 @@ pub(crate) type Altered<'a> = (i8, &'a str, Result<(), Refused>);
 pub(crate) async fn update<'a>(
     request: &IncrementalAlterConfigsRequest<'a>,
     broker: &Arc<Broker>,
+    access: &ClientAccess,
 ) -> Vec<Altered<'a>> {
     let policy = broker.options.replication;
     let asked = request.resources.iter().map(|resource| {
@@ -223,12 +247,13 @@ pub(crate) async fn update<'a>(
         });
         (resource.resource_type, resource.resource_name, change)
     });
-    alter(asked.collect(), request.validate_only, broker).await
+    alter(asked.collect(), request.validate_only, (broker, access)).await
 }
 
 pub(crate) async fn replace<'a>(
     request: &AlterConfigsRequest<'a>,
     broker: &Arc<Broker>,
+    access: &ClientAccess,
 ) -> Vec<Altered<'a>> {
     let policy = broker.options.replication;
     let asked = request.resources.iter().map(|resource| {
@@ -246,7 +271,7 @@ pub(crate) async fn replace<'a>(
         });
         (resource.resource_type, resource.resource_name, change)
     });
-    alter(asked.collect(), request.validate_only, broker).await
+    alter(asked.collect(), request.validate_only, (broker, access)).await
 }
 
 fn operation(
@@ -298,7 +323,7 @@ fn is_clamped(name: &str, value: &str, policy: ReplicationPolicy) -> Result<bool
 async fn alter<'a>(
     asked: Vec<Asked<'a>>,
     validate_only: bool,
-    broker: &Arc<Broker>,
+    (broker, access): (&Arc<Broker>, &ClientAccess),
 ) -> Vec<Altered<'a>> {
     let mut counts = HashMap::<(i8, &str), usize>::new();
     for (kind, name, _) in &asked {
@@ -308,8 +333,12 @@ async fn alter<'a>(
     let (mut changes, mut clamped) = (Vec::new(), Vec::new());
     for (kind, name, change) in asked {
         let refused = |code, why: &str| Err((code, why.to_owned()));
+        let denied = may(access, AclOperation::AlterConfigs, kind)(name).err();
         let outcome = match (counts.remove(&(kind, name)), kind) {
             (None, _) => continue,
+            (Some(_), _) if denied.is_some() => {
+                refused(denied.unwrap_or(ErrorCode::InvalidRequest), DENIED)
+            }
             (Some(2..), _) => refused(ErrorCode::InvalidRequest, TWICE),
             (_, TOPIC) => change.map(|(change, is_clamped)| {
                 changes.push((name.to_owned(), change));

@@ -22,6 +22,8 @@ use crate::protocol::tables::offset_delete::{
     OffsetDeleteResponseTopic,
 };
 use crate::requests::operations;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// The type of groups of the classic protocol (KIP-848).
 const CLASSIC: &str = "classic";
@@ -33,7 +35,11 @@ const NOT_AVAILABLE: GroupError = GroupError::CoordinatorNotAvailable;
 pub(crate) type ListedGroup = (Arc<str>, String, &'static str);
 
 /// Returns the groups that pass the filters of a request.
-pub(crate) fn listed(request: &ListGroupsRequest<'_>, broker: &Broker) -> Vec<ListedGroup> {
+pub(crate) fn listed(
+    request: &ListGroupsRequest<'_>,
+    broker: &Broker,
+    access: &ClientAccess,
+) -> Vec<ListedGroup> {
     let passes = |filter: &[&str], name: &str| {
         filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(name))
     };
@@ -44,9 +50,11 @@ pub(crate) fn listed(request: &ListGroupsRequest<'_>, broker: &Broker) -> Vec<Li
             .collect(),
         false => Vec::new(),
     };
+    let sees_all = access.allows_cluster(AclOperation::Describe);
+    let may_see = |id: &str| sees_all || access.allows_group(AclOperation::Describe, id);
     broker.groups.event(|coordinator, _| {
         let groups = coordinator.list();
-        let listed = groups.filter(|(_, _, state)| states.contains(state));
+        let listed = groups.filter(|(id, _, state)| states.contains(state) && may_see(id));
         listed
             .map(|(id, kind, state)| (Arc::clone(id), kind.to_owned(), state))
             .collect()
@@ -69,12 +77,15 @@ pub(crate) fn list_response(listed: &[ListedGroup]) -> ListGroupsResponse<'_> {
 }
 
 /// Returns the descriptions of groups by their ids, each once: otherwise a request could make a
-/// response of any size.
+/// response of any size. Those that the client may not see are left out.
 pub(crate) fn described<'a>(
     request: &DescribeGroupsRequest<'a>,
     broker: &Broker,
+    access: &ClientAccess,
 ) -> Vec<(&'a str, Option<GroupDescription>)> {
-    let groups: BTreeSet<_> = request.groups.iter().copied().collect();
+    let groups = request.groups.iter().copied();
+    let groups = groups.filter(|id| access.allows_group(AclOperation::Describe, id));
+    let groups: BTreeSet<_> = groups.collect();
     broker.groups.event(|coordinator, _| {
         let described = groups.into_iter();
         described
@@ -84,15 +95,16 @@ pub(crate) fn described<'a>(
 }
 
 pub(crate) fn describe_response<'a>(
-    request: &DescribeGroupsRequest<'_>,
+    request: &DescribeGroupsRequest<'a>,
     version: i16,
     described: &'a [(&'a str, Option<GroupDescription>)],
+    access: &ClientAccess,
 ) -> DescribeGroupsResponse<'a> {
     let is_asked = request.include_authorized_operations;
     let groups = described.iter().map(|(group_id, description)| {
         let group = DescribeGroupsResponseDescribedGroup {
             group_id,
-            authorized_operations: operations::of_group(is_asked),
+            authorized_operations: operations::of_group(is_asked, access, group_id),
             ..DescribeGroupsResponseDescribedGroup::default()
         };
         match description {
@@ -115,8 +127,18 @@ pub(crate) fn describe_response<'a>(
             },
         }
     });
+    let denied = request.groups.iter().copied();
+    let denied = denied.filter(|id| !access.allows_group(AclOperation::Describe, id));
+    let denied: BTreeSet<_> = denied.collect();
+    let denied = denied
+        .into_iter()
+        .map(|group_id| DescribeGroupsResponseDescribedGroup {
+            group_id,
+            error_code: ErrorCode::GroupAuthorizationFailed.number(),
+            ..DescribeGroupsResponseDescribedGroup::default()
+        });
     DescribeGroupsResponse {
-        groups: groups.collect(),
+        groups: groups.chain(denied).collect(),
         ..DescribeGroupsResponse::default()
     }
 }
@@ -142,8 +164,11 @@ fn described_members(
 pub(crate) async fn delete<'a>(
     request: &DeleteGroupsRequest<'a>,
     broker: &Broker,
+    access: &ClientAccess,
 ) -> DeleteGroupsResponse<'a> {
     let groups: BTreeSet<_> = request.groups_names.iter().copied().collect();
+    let may_delete = |group: &&str| access.allows_group(AclOperation::Delete, group);
+    let (groups, denied): (Vec<_>, Vec<_>) = groups.into_iter().partition(may_delete);
     let deleted = groups.into_iter().map(|group| {
         let deleted = broker
             .groups
@@ -151,6 +176,12 @@ pub(crate) async fn delete<'a>(
         (group, deleted)
     });
     let mut response = DeleteGroupsResponse::default();
+    let denied = denied.into_iter();
+    let denied = denied.map(|group_id| DeleteGroupsResponseDeletableGroupResult {
+        group_id,
+        error_code: ErrorCode::GroupAuthorizationFailed.number(),
+    });
+    response.results.extend(denied);
     for (group_id, deleted) in Vec::from_iter(deleted) {
         let deleted = deleted.await.unwrap_or(Err(NOT_AVAILABLE));
         let error_code = deleted.err().map_or(0, GroupError::code);
@@ -167,11 +198,19 @@ pub(crate) async fn delete<'a>(
 pub(crate) async fn delete_offsets<'a>(
     request: &OffsetDeleteRequest<'a>,
     broker: &Broker,
-    topics: &TopicMap,
+    (topics, access): (&TopicMap, &ClientAccess),
 ) -> OffsetDeleteResponse<'a> {
+    if !access.allows_group(AclOperation::Delete, request.group_id) {
+        return OffsetDeleteResponse {
+            error_code: ErrorCode::GroupAuthorizationFailed.number(),
+            ..OffsetDeleteResponse::default()
+        };
+    }
+    let may_read = |topic: &str| access.allows_topic(AclOperation::Read, topic);
     let mut offsets = BTreeMap::<String, BTreeSet<i32>>::new();
     let known = request.topics.iter();
-    for topic in known.filter(|topic| topics.named(topic.name).is_some()) {
+    let known = known.filter(|topic| topics.named(topic.name).is_some() && may_read(topic.name));
+    for topic in known {
         let partitions = topic.partitions.iter();
         let partitions = partitions.map(|partition| partition.partition_index);
         let of_topic = offsets.entry(topic.name.to_owned()).or_default();
@@ -191,6 +230,7 @@ pub(crate) async fn delete_offsets<'a>(
     };
     let results = request.topics.iter().map(|topic| {
         let code = match topics.named(topic.name) {
+            _ if !may_read(topic.name) => ErrorCode::TopicAuthorizationFailed,
             None => ErrorCode::UnknownTopicOrPartition,
             Some(_) if subscribed.contains(topic.name) => ErrorCode::GroupSubscribedToTopic,
             Some(_) => ErrorCode::None,

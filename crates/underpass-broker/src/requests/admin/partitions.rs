@@ -16,8 +16,11 @@ use crate::protocol::tables::delete_records::{
     DeleteRecordsTopicResult,
 };
 use crate::requests::topics::code_of;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 const TWICE: &str = "the request has this topic twice";
+const DENIED: &str = "the client may not change the topic";
 
 /// The offset that means the high watermark.
 const HIGH_WATERMARK: i64 = -1;
@@ -29,6 +32,7 @@ pub(crate) type Extended<'a> = (&'a str, Result<(), (ErrorCode, String)>);
 pub(crate) async fn create<'a>(
     request: &CreatePartitionsRequest<'a>,
     broker: &Arc<Broker>,
+    access: &ClientAccess,
 ) -> Vec<Extended<'a>> {
     let mut counts = HashMap::<&str, usize>::new();
     for topic in &request.topics {
@@ -38,6 +42,9 @@ pub(crate) async fn create<'a>(
     for topic in &request.topics {
         let extended = match counts.remove(topic.name) {
             None => continue,
+            Some(_) if !access.allows_topic(AclOperation::Alter, topic.name) => {
+                Err((ErrorCode::TopicAuthorizationFailed, DENIED.to_owned()))
+            }
             Some(1) => create_one(topic, request.validate_only, broker).await,
             Some(_) => Err((ErrorCode::InvalidRequest, TWICE.to_owned())),
         };
@@ -120,24 +127,28 @@ pub(crate) fn created<'a>(outcomes: &'a [Extended<'a>]) -> CreatePartitionsRespo
 pub(crate) async fn delete_records<'a>(
     request: &DeleteRecordsRequest<'a>,
     broker: &Arc<Broker>,
-    topics: &TopicMap,
+    (topics, access): (&TopicMap, &ClientAccess),
 ) -> DeleteRecordsResponse<'a> {
     let mut moved = Vec::new();
     let results = request.topics.iter().map(|topic| {
+        let is_denied = !access.allows_topic(AclOperation::Delete, topic.name);
         let partitions = topic.partitions.iter().map(|asked| {
             let known = topics.named(topic.name);
-            let log = known.and_then(|known| known.partition(asked.partition_index));
-            let before = log
-                .ok_or(ErrorCode::UnknownTopicOrPartition)
-                .and_then(|log| {
-                    let end = log.offsets().high_watermark;
-                    match asked.offset {
-                        _ if is_internal(topic.name) => Err(ErrorCode::InvalidTopic),
-                        HIGH_WATERMARK => Ok((log, end)),
-                        offset if (0..=end).contains(&offset) => Ok((log, offset)),
-                        _ => Err(ErrorCode::OffsetOutOfRange),
-                    }
-                });
+            let log = match is_denied {
+                true => Err(ErrorCode::TopicAuthorizationFailed),
+                false => known
+                    .and_then(|known| known.partition(asked.partition_index))
+                    .ok_or(ErrorCode::UnknownTopicOrPartition),
+            };
+            let before = log.and_then(|log| {
+                let end = log.offsets().high_watermark;
+                match asked.offset {
+                    _ if is_internal(topic.name) => Err(ErrorCode::InvalidTopic),
+                    HIGH_WATERMARK => Ok((log, end)),
+                    offset if (0..=end).contains(&offset) => Ok((log, offset)),
+                    _ => Err(ErrorCode::OffsetOutOfRange),
+                }
+            });
             let code = before.map(|(log, before)| moved.push((Arc::clone(log), before)));
             DeleteRecordsPartitionResult {
                 partition_index: asked.partition_index,

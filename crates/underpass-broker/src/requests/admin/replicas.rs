@@ -15,6 +15,9 @@ use crate::protocol::tables::elect_leaders::{
     ElectLeadersRequest, ElectLeadersResponse, ElectLeadersResponsePartitionResult,
     ElectLeadersResponseReplicaElectionResult,
 };
+use crate::protocol::tables::list_partition_reassignments::ListPartitionReassignmentsResponse;
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// The kinds of elections: of the preferred replica, and of any.
 const ELECTIONS: std::ops::RangeInclusive<i8> = 0..=1;
@@ -31,9 +34,15 @@ pub(crate) fn log_folder(broker: &Broker) -> String {
 pub(crate) fn log_dirs<'a>(
     request: &DescribeLogDirsRequest<'_>,
     broker: &Broker,
-    topics: &'a TopicMap,
+    (topics, access): (&'a TopicMap, &ClientAccess),
     folder: &'a str,
 ) -> DescribeLogDirsResponse<'a> {
+    if !access.allows_cluster(AclOperation::Describe) {
+        return DescribeLogDirsResponse {
+            error_code: ErrorCode::ClusterAuthorizationFailed.number(),
+            ..DescribeLogDirsResponse::default()
+        };
+    }
     let topics = match &request.topics {
         None => {
             let topics = topics.all();
@@ -92,7 +101,14 @@ fn described(topic: &Topic, numbers: impl IntoIterator<Item = i32>) -> DescribeL
 pub(crate) fn elect_leaders<'a>(
     request: &ElectLeadersRequest<'a>,
     topics: &'a TopicMap,
+    access: &ClientAccess,
 ) -> ElectLeadersResponse<'a> {
+    if !access.allows_cluster(AclOperation::Alter) {
+        return ElectLeadersResponse {
+            error_code: ErrorCode::ClusterAuthorizationFailed.number(),
+            ..ElectLeadersResponse::default()
+        };
+    }
     if !ELECTIONS.contains(&request.election_type) {
         return ElectLeadersResponse {
             error_code: ErrorCode::InvalidRequest.number(),
@@ -134,5 +150,17 @@ pub(crate) fn elect_leaders<'a>(
     ElectLeadersResponse {
         replica_election_results: results,
         ..ElectLeadersResponse::default()
+    }
+}
+
+/// Answers that nothing is reassigned.
+pub(crate) fn reassignments<'a>(access: &ClientAccess) -> ListPartitionReassignmentsResponse<'a> {
+    let code = match access.allows_cluster(AclOperation::Describe) {
+        true => ErrorCode::None,
+        false => ErrorCode::ClusterAuthorizationFailed,
+    };
+    ListPartitionReassignmentsResponse {
+        error_code: code.number(),
+        ..ListPartitionReassignmentsResponse::default()
     }
 }

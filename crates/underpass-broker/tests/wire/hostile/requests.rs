@@ -374,7 +374,7 @@ fn whatever_is_in_the_body_of_api_versions_the_versions_are_the_answer() {
             };
             client.send(&frame);
             let answer = client.response::<ApiVersionsRequest>(version);
-            assert_eq!((answer.error_code, answer.api_keys.len()), (0, 30));
+            assert_eq!((answer.error_code, answer.api_keys.len()), (0, 38));
         }
     }
     broker.end_well(MEMORY_MAX);

@@ -7,24 +7,24 @@ use crate::support::client::raw;
 
 const INVALID_REQUEST: i16 = 42;
 const TRANSACTIONAL_ID_AUTHORIZATION_FAILED: i16 = 53;
-const DESCRIBE_ACLS: i16 = 29;
-const DESCRIBE_CLIENT_QUOTAS: i16 = 48;
+const DESCRIBE_PRODUCERS: i16 = 61;
+const ALTER_CLIENT_QUOTAS: i16 = 49;
 
 #[test]
 fn requests_that_are_not_there_are_logged_once_per_client() {
     let broker = BrokerProcess::start();
     for key in [
-        DESCRIBE_ACLS,
-        DESCRIBE_ACLS,
-        DESCRIBE_CLIENT_QUOTAS,
-        DESCRIBE_ACLS,
+        DESCRIBE_PRODUCERS,
+        DESCRIBE_PRODUCERS,
+        ALTER_CLIENT_QUOTAS,
+        DESCRIBE_PRODUCERS,
     ] {
         let mut client = broker.connect();
         client.send(&raw(key, 1, &[0; 20]));
         client.expect_end();
     }
     // Another client at the same address.
-    let mut other = raw(DESCRIBE_ACLS, 1, &[0; 20]);
+    let mut other = raw(DESCRIBE_PRODUCERS, 1, &[0; 20]);
     other[10] = b'd';
     let mut client = broker.connect();
     client.send(&other);
@@ -35,17 +35,17 @@ fn requests_that_are_not_there_are_logged_once_per_client() {
         log.lines().filter(warned).count()
     };
     assert_eq!(
-        warnings("client \"c\": DescribeAcls (request 29)"),
+        warnings("client \"c\": DescribeProducers (request 61)"),
         1,
         "{log}"
     );
     assert_eq!(
-        warnings("client \"c\": DescribeClientQuotas (request 48)"),
+        warnings("client \"c\": AlterClientQuotas (request 49)"),
         1,
         "{log}"
     );
     assert_eq!(
-        warnings("client \"d\": DescribeAcls (request 29)"),
+        warnings("client \"d\": DescribeProducers (request 61)"),
         1,
         "{log}"
     );

@@ -127,7 +127,7 @@ fn counts_are_small(body: &[u8]) -> bool {
         && variable.all(|bytes| bytes.iter().any(|byte| byte & 0x80 == 0))
 }
 
-fn codecs() -> [Codec; 30] {
+fn codecs() -> [Codec; 38] {
     macro_rules! codecs {
         ($($module:ident $message:ident),*) => {
             [$(Codec {
@@ -162,7 +162,14 @@ fn codecs() -> [Codec; 30] {
         incremental_alter_configs IncrementalAlterConfigsRequest,
         list_groups ListGroupsRequest,
         list_partition_reassignments ListPartitionReassignmentsRequest,
-        offset_delete OffsetDeleteRequest
+        offset_delete OffsetDeleteRequest,
+        sasl_handshake SaslHandshakeRequest,
+        sasl_authenticate SaslAuthenticateRequest,
+        describe_user_scram_credentials DescribeUserScramCredentialsRequest,
+        alter_user_scram_credentials AlterUserScramCredentialsRequest,
+        describe_acls DescribeAclsRequest, create_acls CreateAclsRequest,
+        delete_acls DeleteAclsRequest,
+        describe_client_quotas DescribeClientQuotasRequest
     )
 }
 

@@ -2,19 +2,26 @@
 //! for damaged requests and for a fuzzer.
 
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::alter_user_scram_credentials_request::{
+    ScramCredentialDeletion, ScramCredentialUpsertion,
+};
+use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::messages::create_partitions_request::{
     CreatePartitionsAssignment, CreatePartitionsTopic,
 };
 use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
+use kafka_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::describe_client_quotas_request::ComponentData;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::describe_user_scram_credentials_request::UserName;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -95,6 +102,10 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
                 .with_types_filter(filter(5, "classic"));
             encoded(version, &request)
         }
+        17 => {
+            let request = SaslHandshakeRequest::default().with_mechanism(text("SCRAM-SHA-256"));
+            encoded(version, &request)
+        }
         18 => {
             let name = |name| text(if of(3) { name } else { "" });
             let request = ApiVersionsRequest::default()
@@ -114,6 +125,40 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
             encoded(version, &request)
         }
         23 => encoded(version, &offset_for_leader_epoch(version)),
+        29 => {
+            let request = DescribeAclsRequest::default()
+                .with_resource_type_filter(2)
+                .with_resource_name_filter(Some(text("orders")))
+                .with_pattern_type_filter(2)
+                .with_principal_filter(Some(text("User:anna")))
+                .with_host_filter(Some(text("*")))
+                .with_operation(1)
+                .with_permission_type(1);
+            encoded(version, &request)
+        }
+        30 => {
+            let rule = AclCreation::default()
+                .with_resource_type(2)
+                .with_resource_name(text("orders"))
+                .with_resource_pattern_type(4)
+                .with_principal(text("User:anna"))
+                .with_host(text("*"))
+                .with_operation(3)
+                .with_permission_type(3);
+            let request = CreateAclsRequest::default().with_creations(vec![rule.clone(), rule]);
+            encoded(version, &request)
+        }
+        31 => {
+            let filter = DeleteAclsFilter::default()
+                .with_resource_type_filter(2)
+                .with_resource_name_filter(Some(text("orders")))
+                .with_pattern_type_filter(1)
+                .with_principal_filter(Some(text("User:anna")))
+                .with_operation(1)
+                .with_permission_type(1);
+            let request = DeleteAclsRequest::default().with_filters(vec![filter.clone(), filter]);
+            encoded(version, &request)
+        }
         32 => encoded(version, &describe_configs(version)),
         33 => encoded(version, &alter_configs()),
         35 => {
@@ -121,6 +166,11 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
                 .with_topic(topic())
                 .with_partitions(vec![0, 1]);
             let request = DescribeLogDirsRequest::default().with_topics(Some(vec![topic]));
+            encoded(version, &request)
+        }
+        36 => {
+            let token = Bytes::from_static(b"n,,n=anna,r=abc");
+            let request = SaslAuthenticateRequest::default().with_auth_bytes(token);
             encoded(version, &request)
         }
         37 => encoded(version, &create_partitions()),
@@ -158,6 +208,21 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
                 .with_topics(vec![topic]);
             encoded(version, &request)
         }
+        48 => {
+            let component = ComponentData::default()
+                .with_entity_type(text("user"))
+                .with_match_type(0)
+                .with_match(Some(text("anna")));
+            let request = DescribeClientQuotasRequest::default().with_components(vec![component]);
+            encoded(version, &request)
+        }
+        50 => {
+            let user = UserName::default().with_name(text("anna"));
+            let users = Some(vec![user.clone(), user]);
+            let request = DescribeUserScramCredentialsRequest::default().with_users(users);
+            encoded(version, &request)
+        }
+        51 => encoded(version, &alter_users()),
         60 => {
             let request = DescribeClusterRequest::default()
                 .with_include_cluster_authorized_operations(true)
@@ -177,6 +242,21 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
         }
         other => panic!("request {other} has no seed"),
     }
+}
+
+fn alter_users() -> AlterUserScramCredentialsRequest {
+    let deletion = ScramCredentialDeletion::default()
+        .with_name(text("ben"))
+        .with_mechanism(2);
+    let upsertion = ScramCredentialUpsertion::default()
+        .with_name(text("anna"))
+        .with_mechanism(1)
+        .with_iterations(4096)
+        .with_salt(Bytes::from_static(&[7; 16]))
+        .with_salted_password(Bytes::from_static(&[8; 32]));
+    AlterUserScramCredentialsRequest::default()
+        .with_deletions(vec![deletion])
+        .with_upsertions(vec![upsertion])
 }
 
 /// Returns the frames of an empty request and of this one.

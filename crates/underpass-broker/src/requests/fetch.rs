@@ -20,6 +20,8 @@ use crate::protocol::tables::fetch::{
     FetchableTopicResponse,
 };
 use crate::protocol::wire::{Records, Uuid};
+use crate::security::access::ClientAccess;
+use crate::security::acl::AclOperation;
 
 /// The version since which topics have IDs instead of names.
 const TOPIC_IDS_VERSION: i16 = 13;
@@ -47,7 +49,7 @@ pub(crate) struct Fetched<'a> {
 pub(crate) async fn fetch<'a>(
     request: &FetchRequest<'a>,
     version: i16,
-    (topics, worker): (&TopicMap, &BrokerWorker),
+    (topics, worker, access): (&TopicMap, &BrokerWorker, &ClientAccess),
     wait_max: Duration,
 ) -> Fetched<'a> {
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
@@ -56,7 +58,7 @@ pub(crate) async fn fetch<'a>(
     let wanted = bytes(request.min_bytes)
         .min(bytes(request.max_bytes))
         .min(RESPONSE_BYTES_MAX);
-    let logs = logs(request, version, topics);
+    let logs = logs(request, version, topics, access);
     let numbers = logs.iter().flatten().flatten().map(|log| log.number());
     let mut numbers: Vec<_> = numbers.collect();
     numbers.sort_unstable();
@@ -88,9 +90,14 @@ pub(crate) async fn fetch<'a>(
 type FetchedLog = Result<Arc<PartitionLog>, ErrorCode>;
 
 /// Returns the logs of the partitions of a request, in its order.
-fn logs(request: &FetchRequest<'_>, version: i16, topics: &TopicMap) -> Vec<Vec<FetchedLog>> {
+fn logs(
+    request: &FetchRequest<'_>,
+    version: i16,
+    topics: &TopicMap,
+    access: &ClientAccess,
+) -> Vec<Vec<FetchedLog>> {
     let of_topic = |topic: &FetchTopic<'_>| {
-        let known = topic_of(topic, version, topics);
+        let known = topic_of(topic, version, topics, access);
         let partitions = topic.partitions.iter();
         let log = |one: &FetchPartition| match known?.partition(one.partition) {
             Some(log) => Ok(Arc::clone(log)),
@@ -105,14 +112,19 @@ fn topic_of<'t>(
     topic: &FetchTopic<'_>,
     version: i16,
     topics: &'t TopicMap,
+    access: &ClientAccess,
 ) -> Result<&'t Arc<Topic>, ErrorCode> {
-    match version >= TOPIC_IDS_VERSION {
-        true => topics
-            .with_id(TopicId::from_bytes(topic.topic_id.0))
-            .ok_or(ErrorCode::UnknownTopicId),
-        false => topics
-            .named(topic.topic)
-            .ok_or(ErrorCode::UnknownTopicOrPartition),
+    let (known, name) = match version >= TOPIC_IDS_VERSION {
+        true => {
+            let known = topics.with_id(TopicId::from_bytes(topic.topic_id.0));
+            let known = known.ok_or(ErrorCode::UnknownTopicId)?;
+            (Some(known), &*known.name)
+        }
+        false => (topics.named(topic.topic), topic.topic),
+    };
+    match access.allows_topic(AclOperation::Read, name) {
+        true => known.ok_or(ErrorCode::UnknownTopicOrPartition),
+        false => Err(ErrorCode::TopicAuthorizationFailed),
     }
 }
 
