@@ -21,6 +21,9 @@ use crate::security::login::{HandshakeRefused, LoginStep, SaslLogin, TokenForm};
 /// The requests that clients send before they are logged in.
 pub(super) const BEFORE_LOGIN: [&str; 3] = ["ApiVersions", "SaslHandshake", "SaslAuthenticate"];
 
+/// The number of characters of an unknown mechanism that are logged.
+const MECHANISM_CHARS_MAX: usize = 64;
+
 const NO_LOGIN: &str = "this listener has no SASL; set security.protocol to PLAINTEXT or SSL";
 const WRONG_ORDER: &str = "expected SaslHandshake before SaslAuthenticate";
 /// Does not tell whether the user exists.
@@ -75,8 +78,9 @@ impl BrokerWorker {
         match login.begin(mechanism, form, Instant::now()) {
             Ok(()) => responder.whole(&handshake_response(ErrorCode::None, known)),
             Err(HandshakeRefused::UnknownMechanism) => {
+                let asked: String = mechanism.chars().take(MECHANISM_CHARS_MAX).collect();
                 self.disconnections.warn(format_args!(
-                    "{peer}: a login by {mechanism:?}; this listener has {}",
+                    "{peer}: a login by {asked:?}; this listener has {}",
                     known.join(", ")
                 ));
                 let code = ErrorCode::UnsupportedSaslMechanism;

@@ -324,6 +324,47 @@ mod tests {
         }
     }
 
+    /// Decisions of Kafka 4.3's StandardAuthorizer about random rules: the decision, the operation,
+    /// the name and the host, and then rules.
+    const OF_KAFKA: &str = include_str!("of_kafka.tsv");
+
+    fn of_kafka(line: &str) -> (Vec<Acl>, AclOperation, &str, &str, Decision) {
+        let mut fields = line.split('\t');
+        let asked: Vec<_> = fields.next().unwrap().split(' ').collect();
+        let number = |text: &str| text.parse::<i8>().unwrap();
+        let decision = match asked[0] {
+            "A" => Allowed,
+            "D" => Denied,
+            _ => NoRules,
+        };
+        let rules = fields.map(|rule| {
+            let rule: Vec<_> = rule.split(' ').collect();
+            let pattern = PatternType::numbered(number(rule[0])).unwrap();
+            let operation = AclOperation::numbered(number(rule[4])).unwrap();
+            let permission = Permission::numbered(number(rule[5])).unwrap();
+            acl(
+                (pattern, rule[1]),
+                (rule[2], rule[3]),
+                operation,
+                permission,
+            )
+        });
+        let operation = AclOperation::numbered(number(asked[1])).unwrap();
+        (rules.collect(), operation, asked[2], asked[3], decision)
+    }
+
+    #[test]
+    fn the_decisions_are_those_of_kafka() {
+        for line in OF_KAFKA.lines() {
+            let (rules, operation, name, host, expected) = of_kafka(line);
+            let who = Requester { host, ..ANNA };
+            let table = AclTable::of(&rules);
+            let decision = table.decide(who, operation, (ResourceType::Topic, name));
+            assert_eq!(decision, expected, "{line}");
+        }
+        assert!(OF_KAFKA.lines().count() >= 500);
+    }
+
     proptest! {
         #[test]
         fn the_table_decides_as_the_list_of_rules_does(
