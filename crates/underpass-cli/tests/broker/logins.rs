@@ -18,7 +18,7 @@ const SASL_AUTHENTICATION_FAILED: i16 = 58;
 
 /// Returns the lines of a user for a file.
 #[track_caller]
-fn hashed(user: &str, password: &str) -> String {
+pub(crate) fn hashed(user: &str, password: &str) -> String {
     let mut command = Command::new(BINARY);
     let report = run_with_input(
         command.args(["broker", "hash", user]),

@@ -1,8 +1,8 @@
 //! Unmodified Kafka clients: each reads everything the others write; groups, topics and restarts.
 //!
 //! ```text
-//! administration ─ broker ── oracle ─┐
-//! segments, tls ── group ─── client ─┴─ records, running, installed
+//! administration ─ security ─ broker ── oracle ─┐
+//! segments, tls ───────────── group ─── client ─┴─ records, running, installed
 //! ```
 
 mod administration;
@@ -13,6 +13,7 @@ mod installed;
 mod oracle;
 mod records;
 mod running;
+mod security;
 mod segments;
 mod tls;
 
