@@ -15,6 +15,7 @@ use crate::connection::frame::RequestMemory;
 use crate::connection::unsupported::UnsupportedLog;
 use crate::connection::waiters::{FetchWaiters, MovedLists};
 use crate::counts::{BrokerCounts, WorkerCounts};
+use crate::fetch::sessions::FetchSessions;
 use crate::lock::lock;
 use crate::metadata::topics::Topics;
 use crate::offsets::groups::Groups;
@@ -31,6 +32,7 @@ pub(crate) struct Broker {
     pub(crate) topics: Topics,
     pub(crate) log: Arc<LogManager>,
     pub(crate) memory: RequestMemory,
+    pub(crate) fetch_sessions: FetchSessions,
     pub(crate) groups: Arc<Groups>,
     /// Permits for the threads that decompress batches.
     pub(crate) decompression: Semaphore,

@@ -6,6 +6,7 @@ mod broker;
 pub mod check;
 mod connection;
 mod counts;
+mod fetch;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 #[path = "../tests/promises/mod.rs"]

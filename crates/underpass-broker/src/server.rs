@@ -24,6 +24,7 @@ use crate::connection::frame::RequestMemory;
 use crate::connection::unsupported::UnsupportedLog;
 use crate::connection::waiters::MovedLists;
 use crate::counts::BrokerCounts;
+use crate::fetch::sessions::FetchSessions;
 use crate::group::GroupSettings;
 use crate::limits::DECOMPRESSING_MAX;
 use crate::lock::lock;
@@ -139,6 +140,7 @@ pub fn start(
         topics,
         log: Arc::clone(&log),
         memory: RequestMemory::new(options.request_memory),
+        fetch_sessions: FetchSessions::default(),
         groups,
         decompression: Semaphore::new(DECOMPRESSING_MAX),
         producer_ids: Mutex::new(0..0),

@@ -45,7 +45,7 @@ impl TopicId {
 ///
 /// # Panics
 /// The kernel has no randomness, so IDs would not be unique.
-fn random_bytes<const N: usize>() -> [u8; N] {
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {

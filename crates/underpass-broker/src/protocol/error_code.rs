@@ -33,6 +33,8 @@ pub(crate) enum ErrorCode {
     SecurityDisabled = 54,
     KafkaStorageError = 56,
     SaslAuthenticationFailed = 58,
+    FetchSessionIdNotFound = 70,
+    InvalidFetchSessionEpoch = 71,
     FencedLeaderEpoch = 74,
     UnknownLeaderEpoch = 75,
     UnsupportedCompressionType = 76,
@@ -43,6 +45,7 @@ pub(crate) enum ErrorCode {
     DuplicateResource = 92,
     UnacceptableCredential = 93,
     UnknownTopicId = 100,
+    FetchSessionTopicIdError = 106,
     MismatchedEndpointType = 114,
     UnsupportedEndpointType = 115,
 }

@@ -12,19 +12,12 @@ use underpass_log::{DiskWait, FirstBatch, LogRead, PartitionLog, RangeEnd, ReadE
 use underpass_net::LogThrottle;
 
 use crate::broker::BrokerWorker;
-use crate::metadata::topic_id::TopicId;
-use crate::metadata::topics::{Topic, TopicMap};
+use crate::fetch::asked::{self, AskedPartition, AskedTopic, FetchScope, TopicNaming};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::fetch::{
-    FetchPartition, FetchRequest, FetchResponse, FetchResponsePartitionData, FetchTopic,
-    FetchableTopicResponse,
+    FetchRequest, FetchResponse, FetchResponsePartitionData, FetchableTopicResponse,
 };
-use crate::protocol::wire::{Records, Uuid};
-use crate::security::access::ClientAccess;
-use crate::security::acl::AclOperation;
-
-/// The version since which topics have IDs instead of names.
-const TOPIC_IDS_VERSION: i16 = 13;
+use crate::protocol::wire::Records;
 
 /// The largest response, in bytes, like `fetch.max.bytes` of Kafka's brokers.
 const RESPONSE_BYTES_MAX: u64 = 55 << 20;
@@ -35,39 +28,105 @@ const PARTITIONS_PER_TURN: usize = 500;
 /// A fetch that reads its partitions for longer than this may do so for a fifth of the time.
 const LONG_LOOK: Duration = Duration::from_millis(2);
 
-/// A fetch response with placeholders, and the file ranges that fill them.
-pub(crate) struct Fetched<'a> {
-    pub(crate) response: FetchResponse<'a>,
-    pub(crate) ranges: Vec<FileRange>,
+/// The data found for the partitions of a fetch, with the file ranges that fill the gaps.
+struct Fetched {
+    /// In the order of the partitions.
+    data: Vec<FetchResponsePartitionData<'static>>,
+    ranges: Vec<FileRange>,
     bytes: u64,
     /// Whether to send the response immediately, however small it is.
     is_urgent: bool,
 }
 
-/// Answers a fetch when enough data is available, or after the requested time or `wait_max`.
-/// Sessions are not supported: every response says so, and clients send full requests.
-pub(crate) async fn fetch<'a>(
-    request: &FetchRequest<'a>,
+/// Answers a fetch when enough data is available, or after the requested time or `wait_max`, by a
+/// call of `respond` with a response with gaps and the file ranges that fill them.
+pub(crate) async fn fetch<R>(
+    request: &FetchRequest<'_>,
     version: i16,
-    (topics, worker, access): (&TopicMap, &BrokerWorker, &ClientAccess),
+    (scope, worker): (FetchScope<'_>, &BrokerWorker),
     wait_max: Duration,
-) -> Fetched<'a> {
+    respond: impl FnOnce(&FetchResponse<'_>, Vec<FileRange>) -> R,
+) -> R {
+    let naming = TopicNaming::of(version);
+    let sessions = &worker.broker.fetch_sessions;
+    let session = sessions.begin((request.session_id, request.session_epoch), naming);
+    let mut session = match session {
+        Ok(session) => session,
+        Err(code) => {
+            let refused = FetchResponse {
+                error_code: code.number(),
+                ..FetchResponse::default()
+            };
+            return respond(&refused, Vec::new());
+        }
+    };
+    match session.is_incremental() {
+        true => asked::change(&mut session.partitions, request, naming, scope),
+        false => session.partitions = asked::asked(request, naming, scope),
+    }
+    let found = wait_for(&session.partitions, request, worker, wait_max).await;
+    let is_incremental = session.is_incremental();
+    let session_id = session.keep();
+    let mut partitions = session.partitions.iter_mut();
+    let data = found.data.into_iter().filter_map(|data| {
+        let asked = partitions.next()?;
+        let is_news = asked.tell(&data);
+        (is_news || !is_incremental).then_some((&asked.topic, data))
+    });
+    let response = FetchResponse {
+        session_id,
+        responses: by_topic(data),
+        ..FetchResponse::default()
+    };
+    let responded = respond(&response, found.ranges);
+    // So that the others have their turn if responses are full.
+    session
+        .partitions
+        .sort_by_key(AskedPartition::has_sent_records);
+    responded
+}
+
+/// Groups the partitions of a topic that follow each other.
+fn by_topic<'a>(
+    data: impl Iterator<Item = (&'a AskedTopic, FetchResponsePartitionData<'static>)>,
+) -> Vec<FetchableTopicResponse<'a>> {
+    let mut topics: Vec<FetchableTopicResponse<'a>> = Vec::new();
+    for (AskedTopic { name, id }, data) in data {
+        match topics.last_mut() {
+            Some(last) if (last.topic, last.topic_id) == (&**name, *id) => {
+                last.partitions.push(data);
+            }
+            _ => topics.push(FetchableTopicResponse {
+                topic: name,
+                topic_id: *id,
+                partitions: vec![data],
+            }),
+        }
+    }
+    topics
+}
+
+/// Reads the partitions until there is enough to send.
+async fn wait_for(
+    partitions: &[AskedPartition],
+    request: &FetchRequest<'_>,
+    worker: &BrokerWorker,
+    wait_max: Duration,
+) -> Fetched {
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let until = Instant::now() + wait.min(wait_max);
     let bytes = |number: i32| u64::try_from(number).unwrap_or(0);
-    let wanted = bytes(request.min_bytes)
-        .min(bytes(request.max_bytes))
-        .min(RESPONSE_BYTES_MAX);
-    let logs = logs(request, version, topics, access);
-    let numbers = logs.iter().flatten().flatten().map(|log| log.number());
-    let mut numbers: Vec<_> = numbers.collect();
+    let bytes_max = bytes(request.max_bytes).min(RESPONSE_BYTES_MAX);
+    let wanted = bytes(request.min_bytes).min(bytes_max);
+    let numbers = partitions.iter().flat_map(|one| &one.log);
+    let mut numbers: Vec<_> = numbers.map(|log| log.number()).collect();
     numbers.sort_unstable();
     numbers.dedup();
     // Most fetches find records immediately and need no waiter.
     let mut waiter = None;
     loop {
         let begun = Instant::now();
-        let found = read(request, &logs, &worker.refusals).await;
+        let found = read(partitions, bytes_max, &worker.refusals).await;
         let took = begun.elapsed();
         let is_over = numbers.is_empty() || Instant::now() >= until;
         if found.is_urgent || found.bytes >= wanted || is_over {
@@ -86,98 +145,39 @@ pub(crate) async fn fetch<'a>(
     }
 }
 
-/// The log of a partition, or an error.
-type FetchedLog = Result<Arc<PartitionLog>, ErrorCode>;
-
-/// Returns the logs of the partitions of a request, in its order.
-fn logs(
-    request: &FetchRequest<'_>,
-    version: i16,
-    topics: &TopicMap,
-    access: &ClientAccess,
-) -> Vec<Vec<FetchedLog>> {
-    let of_topic = |topic: &FetchTopic<'_>| {
-        let known = topic_of(topic, version, topics, access);
-        let partitions = topic.partitions.iter();
-        let log = |one: &FetchPartition| match known?.partition(one.partition) {
-            Some(log) => Ok(Arc::clone(log)),
-            None => Err(ErrorCode::UnknownTopicOrPartition),
-        };
-        partitions.map(log).collect()
-    };
-    request.topics.iter().map(of_topic).collect()
-}
-
-fn topic_of<'t>(
-    topic: &FetchTopic<'_>,
-    version: i16,
-    topics: &'t TopicMap,
-    access: &ClientAccess,
-) -> Result<&'t Arc<Topic>, ErrorCode> {
-    let (known, name) = match version >= TOPIC_IDS_VERSION {
-        true => {
-            let known = topics.with_id(TopicId::from_bytes(topic.topic_id.0));
-            let known = known.ok_or(ErrorCode::UnknownTopicId)?;
-            (Some(known), &*known.name)
-        }
-        false => (topics.named(topic.topic), topic.topic),
-    };
-    match access.allows_topic(AclOperation::Read, name) {
-        true => known.ok_or(ErrorCode::UnknownTopicOrPartition),
-        false => Err(ErrorCode::TopicAuthorizationFailed),
-    }
-}
-
 /// Reads the records available now.
-async fn read<'a>(
-    request: &FetchRequest<'a>,
-    logs: &[Vec<FetchedLog>],
-    refusals: &LogThrottle,
-) -> Fetched<'a> {
-    let mut left = u64::try_from(request.max_bytes)
-        .unwrap_or(0)
-        .min(RESPONSE_BYTES_MAX);
+async fn read(partitions: &[AskedPartition], bytes_max: u64, refusals: &LogThrottle) -> Fetched {
+    let mut left = bytes_max;
     let mut fetched = Fetched {
-        response: FetchResponse::default(),
+        data: Vec::with_capacity(partitions.len()),
         ranges: Vec::new(),
         bytes: 0,
         is_urgent: false,
     };
-    let mut looked_at = 0;
-    for (topic, logs) in request.topics.iter().zip(logs) {
-        let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for (partition, log) in topic.partitions.iter().zip(logs) {
-            looked_at += 1;
-            if looked_at % PARTITIONS_PER_TURN == 0 {
-                yield_now().await;
-            }
-            let data = fetched.partition(partition, log, (&mut left, refusals));
-            partitions.push(data.await);
+    for (number, partition) in (1..).zip(partitions) {
+        if number % PARTITIONS_PER_TURN == 0 {
+            yield_now().await;
         }
-        fetched.response.responses.push(FetchableTopicResponse {
-            topic: topic.topic,
-            topic_id: Uuid(topic.topic_id.0),
-            partitions,
-        });
+        let data = fetched.partition(partition, (&mut left, refusals)).await;
+        fetched.data.push(data);
     }
     fetched
 }
 
-impl Fetched<'_> {
+impl Fetched {
     /// Reads from a partition. The first partition with records returns at least one batch.
-    async fn partition<'a>(
+    async fn partition(
         &mut self,
-        asked: &FetchPartition,
-        log: &FetchedLog,
+        asked: &AskedPartition,
         (left, refusals): (&mut u64, &LogThrottle),
-    ) -> FetchResponsePartitionData<'a> {
+    ) -> FetchResponsePartitionData<'static> {
         let mut data = FetchResponsePartitionData {
             partition_index: asked.partition,
             high_watermark: -1,
             records: Records::Bytes(&[]),
             ..Default::default()
         };
-        let log = match log {
+        let log = match &asked.log {
             Ok(log) if !log.is_deleted() => log,
             missing => {
                 let code = missing.as_ref().err();
@@ -191,9 +191,7 @@ impl Fetched<'_> {
             0 => FirstBatch::Whole,
             _ => FirstBatch::Fitting,
         };
-        let max = u64::try_from(asked.partition_max_bytes)
-            .unwrap_or(0)
-            .min(*left);
+        let max = asked.bytes_max.min(*left);
         let read = match check_epoch(log, asked.current_leader_epoch) {
             Ok(()) => match read_log(log, asked.fetch_offset, max, first).await {
                 Ok(LogRead::Records(range, end)) => {

@@ -25,6 +25,7 @@ use crate::connection::Requests;
 use crate::connection::frame::{RequestFrame, RequestMemory};
 use crate::connection::response_queue::{PendingResponse, RequestOutcome};
 use crate::counts::WorkerCounts;
+use crate::fetch::asked::FetchScope;
 use crate::limits::LARGE_FETCH_WAIT_MAX;
 use crate::protocol::DecodeError;
 use crate::protocol::apis::{APIS, Api, absent_name, find};
@@ -247,8 +248,18 @@ impl BrokerWorker {
                     true => Duration::MAX,
                     false => LARGE_FETCH_WAIT_MAX,
                 };
-                let fetched = fetch(&body, version, (&topics, self, access), wait_max).await;
-                responder.response(&fetched.response, fetched.ranges)
+                let scope = FetchScope {
+                    topics: &topics,
+                    access,
+                };
+                fetch(
+                    &body,
+                    version,
+                    (scope, self),
+                    wait_max,
+                    |response, ranges| responder.response(response, ranges),
+                )
+                .await
             }
             "ListOffsets" => {
                 let body: ListOffsetsRequest<'_> = request.body()?;

@@ -1,5 +1,5 @@
-//! Requests over the wire: those of administrators, logins and rights, hostile ones, all kinds of
-//! them damaged, and a broker that is killed.
+//! Requests over the wire: those of administrators, logins and rights, fetch sessions, hostile
+//! ones, all kinds of them damaged, and a broker that is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,6 +8,7 @@ mod hostile;
 mod kills;
 mod requests;
 mod security;
+mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -140,8 +140,10 @@ fn every_version_says_of_no_one_and_three_partitions_what_another_implementation
             }
             let response = client.ask(version, &request);
             assert_eq!((response.error_code, response.session_id), (NONE, 0));
-            let [topic] = &response.responses[..] else {
-                panic!("version {version}: {response:?}");
+            let topic = match &response.responses[..] {
+                [] if chosen.is_empty() => continue,
+                [topic] => topic,
+                _ => panic!("version {version}: {response:?}"),
             };
             let wanted = &request.topics[0];
             assert_eq!(
