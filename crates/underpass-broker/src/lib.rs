@@ -15,7 +15,6 @@ pub mod group;
 mod limits;
 mod lock;
 mod metadata;
-mod metrics;
 mod offsets;
 mod options;
 pub mod protocol;

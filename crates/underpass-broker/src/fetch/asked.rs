@@ -239,8 +239,8 @@ impl AskedPartition {
         self.bytes_max = u64::try_from(asked.partition_max_bytes).unwrap_or(0);
     }
 
-    /// Remembers what a response tells about the partition. Returns whether that is news to a client
-    /// that knows the earlier responses of the session: records, an error, or other offsets.
+    /// Remembers what a response tells about the partition. Returns whether that is news to a
+    /// client that knows the earlier responses of the session: records, an error, or other offsets.
     pub(crate) fn tell(&mut self, data: &FetchResponsePartitionData<'_>) -> bool {
         self.has_sent_records = !matches!(data.records, Records::Bytes(&[]));
         let told = match data.error_code {

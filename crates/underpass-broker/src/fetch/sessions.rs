@@ -2,9 +2,9 @@
 //! its last request, and gets only those that have news.
 //!
 //! ```text
-//!  epoch 0     all partitions, and a session begins     the response has its ID; 0 if there is no room
-//!  epoch n     the n-th request of a session            what has changed, both ways
-//!  epoch −1    all partitions, no session               the one that is named ends
+//!  epoch 0     all partitions; a session begins     the response has its ID, 0 without room
+//!  epoch n     the n-th request of a session        what has changed, both ways
+//!  epoch −1    all partitions, no session           the one that is named ends
 //! ```
 //!
 //! A session that is in use is absent from the cache, except for its epoch: a second request of the

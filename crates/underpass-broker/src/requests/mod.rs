@@ -33,7 +33,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::header::{RequestHeader, RequestStart, read_header};
 use crate::protocol::tables::api_versions::{ApiVersionsResponse, ApiVersionsResponseApiVersion};
 use crate::protocol::tables::describe_client_quotas::DescribeClientQuotasRequest;
-use crate::protocol::tables::fetch::FetchRequest;
+use crate::protocol::tables::fetch::{FetchRequest, FetchResponse};
 use crate::protocol::tables::find_coordinator::FindCoordinatorRequest;
 use crate::protocol::tables::init_producer_id::InitProducerIdRequest;
 use crate::protocol::tables::list_offsets::ListOffsetsRequest;
@@ -223,6 +223,22 @@ impl BrokerWorker {
         unsupported.report(client, what, &self.disconnections);
     }
 
+    async fn fetch(
+        &self,
+        body: &FetchRequest<'_>,
+        responder: Responder,
+        frame: &RequestFrame,
+        scope: FetchScope<'_>,
+    ) -> RequestOutcome {
+        let wait_max = match frame.share.is_none() {
+            true => Duration::MAX,
+            false => LARGE_FETCH_WAIT_MAX,
+        };
+        let respond = |response: &FetchResponse<'_>, ranges| responder.response(response, ranges);
+        let version = responder.version;
+        fetch(body, version, (scope, self), wait_max, respond).await
+    }
+
     async fn respond_to(
         &self,
         request: Understood<'_>,
@@ -244,22 +260,9 @@ impl BrokerWorker {
             }
             "Fetch" => {
                 let body: FetchRequest<'_> = request.body()?;
-                let wait_max = match frame.share.is_none() {
-                    true => Duration::MAX,
-                    false => LARGE_FETCH_WAIT_MAX,
-                };
-                let scope = FetchScope {
-                    topics: &topics,
-                    access,
-                };
-                fetch(
-                    &body,
-                    version,
-                    (scope, self),
-                    wait_max,
-                    |response, ranges| responder.response(response, ranges),
-                )
-                .await
+                let topics = &topics;
+                let scope = FetchScope { topics, access };
+                self.fetch(&body, responder, frame, scope).await
             }
             "ListOffsets" => {
                 let body: ListOffsetsRequest<'_> = request.body()?;

@@ -1,5 +1,7 @@
 //! The start, reload and stop of a broker.
 
+mod metrics;
+
 use std::io;
 use std::ops::AddAssign;
 use std::process::{Child, Command};
@@ -31,7 +33,6 @@ use crate::lock::lock;
 use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{PARTITIONS_MAX, Topics};
-use crate::metrics::BrokerMetrics;
 use crate::offsets::groups::Groups;
 use crate::options::{
     AuthorizerOptions, BrokerListener, BrokerOptions, FsyncPolicy, SaslMechanismName, SaslOptions,
@@ -43,6 +44,7 @@ use crate::security::login::{LoginSettings, SaslMechanism};
 use crate::security::scram::ScramMechanism;
 use crate::security::users::{self, UserCredentials, Users};
 use crate::security::verifier::PlainVerifier;
+use crate::server::metrics::BrokerMetrics;
 
 /// The time to close the data folder, beyond that to send the last responses.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
