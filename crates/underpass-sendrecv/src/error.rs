@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use underpass_net::ConnectionError;
 
+use crate::code::InvitationError;
 use crate::ticket::TicketError;
 
 /// Why a transfer failed. What was received before can be continued, unless a variant says
@@ -15,9 +16,21 @@ use crate::ticket::TicketError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The ticket cannot be read.
+    /// The ticket or code cannot be read.
     #[error(transparent)]
-    Ticket(#[from] TicketError),
+    Invitation(#[from] InvitationError),
+    /// The peer does not have the same code, or another side is in between.
+    #[error(
+        "the other side does not accept the code: it is mistyped, or somebody intercepts the \
+         connection; nothing was sent. The other side shows another code soon"
+    )]
+    WrongCode,
+    /// The peer does not take a code now.
+    #[error("the other side does not accept the code now: {why}")]
+    CodeRefused {
+        /// Its reason.
+        why: String,
+    },
     /// No address of the ticket answers.
     #[error(
         "the other side cannot be reached: {}; is it still waiting, and is its port open? Where \
@@ -124,12 +137,14 @@ impl Error {
     /// Returns the exit code of a program that fails with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Ticket(TicketError::Version(_)) | Error::Version { .. } => 6,
-            Error::Ticket(_) => 3,
+            Error::Invitation(InvitationError::Ticket(TicketError::Version(_)))
+            | Error::Version { .. } => 6,
+            Error::Invitation(_) => 3,
             Error::WrongKey { .. } => 4,
             Error::WrongSecret => 5,
             Error::Unreachable { .. } => 7,
             Error::Lost { .. } => 8,
+            Error::WrongCode | Error::CodeRefused { .. } => 9,
             _ => 1,
         }
     }

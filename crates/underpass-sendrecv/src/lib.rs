@@ -15,9 +15,14 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod code;
 mod completed;
 mod connect;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 mod list;
 mod listen;
 mod offer;
@@ -35,7 +40,8 @@ extern crate self as underpass_sendrecv;
 #[path = "../tests/transfers/mod.rs"]
 mod transfers;
 
-pub use connect::{ConnectOptions, pull, push};
+pub use code::{AddressedCode, Invitation, InvitationError, TransferCode};
+pub use connect::{ConnectOptions, pull, push, redeem};
 pub use error::{Error, shown};
 pub use listen::{Encryption, KeptTicket, ListenOptions, TransferRole, WaitingSide};
 pub use offer::tree::Attributes;

@@ -36,7 +36,20 @@ pub(crate) const NONCE: &str = "Underpass-Nonce";
 /// The field with a proof, on connections without encryption.
 pub(crate) const PROOF: &str = "Underpass-Proof";
 
-/// The first name of paths on connections without encryption, which must not show the token.
+/// The field with the number of a code.
+pub(crate) const CODE: &str = "Underpass-Code";
+
+/// The field with a message of the key exchange, in hexadecimal.
+pub(crate) const PAKE: &str = "Underpass-Pake";
+
+/// The field with the ticket, for those who know the code.
+pub(crate) const TICKET: &str = "Underpass-Ticket";
+
+/// The name after [`PROVEN`] of the exchange of a code.
+pub(crate) const CODE_NAME: &str = "code";
+
+/// The first name of paths without the token: of proofs on connections without encryption, which
+/// must not show it, and of the exchange of a code.
 pub(crate) const PROVEN: &str = "-";
 
 /// The media type of a tree.

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use underpass::Account;
+
+use crate::code::TransferCode;
 
 /// Events that wait to be shown; more are dropped, the oldest first.
 const EVENTS_MAX: usize = 1000;
@@ -52,6 +55,15 @@ pub enum TransferEvent {
     Lost(String),
     /// A request was rejected.
     Rejected(String),
+    /// This is the code now.
+    Code(TransferCode),
+    /// The code is used up by a wrong guess.
+    WrongCode {
+        /// The address that it came from.
+        peer: String,
+        /// The time until the next code.
+        delay: Duration,
+    },
     /// Something that the user should know.
     Warning(String),
 }

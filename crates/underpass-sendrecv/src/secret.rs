@@ -98,21 +98,23 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Errno> {
     Ok(bytes)
 }
 
-/// Returns the text of a nonce.
-pub(crate) fn nonce_text(nonce: &[u8; NONCE_BYTES]) -> String {
-    nonce.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Returns bytes in hexadecimal.
+pub(crate) fn hex_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the text of a nonce.
-pub(crate) fn nonce_of(text: &str) -> Option<[u8; NONCE_BYTES]> {
-    let mut nonce = [0; NONCE_BYTES];
-    if text.len() != 2 * NONCE_BYTES || !text.is_ascii() {
+/// Reads bytes in hexadecimal.
+pub(crate) fn hex_of<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    if text.len() != 2 * N {
         return None;
     }
-    for (index, byte) in nonce.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    let mut bytes = [0; N];
+    for (byte, digits) in bytes.iter_mut().zip(text.chunks(2)) {
+        let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = str::from_utf8(digits).ok().filter(|_| is_hex)?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
     }
-    Some(nonce)
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -139,5 +141,13 @@ mod tests {
         assert_ne!(secret.token(), Secret::of([8; SECRET_BYTES]).token());
         assert!(!format!("{secret:?}").contains('7'));
         assert_ne!(Secret::random().unwrap(), Secret::random().unwrap());
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_read_as_they_were_written() {
+        assert_eq!(hex_of(hex_text(&[0, 0xa5]).as_bytes()), Some([0, 0xa5]));
+        for wrong in ["", "00a", "00a50", "+0a5", "00ä"] {
+            assert_eq!(hex_of::<2>(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Ticket {
 }
 
 /// Returns the ticket in what people paste: with spaces or quotes around it, or the whole line.
-fn word(text: &str) -> &str {
+pub(crate) fn word(text: &str) -> &str {
     let word = text.split_whitespace().next_back().unwrap_or_default();
     word.trim_matches(['"', '\'', '`'])
 }

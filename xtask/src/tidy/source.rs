@@ -23,7 +23,7 @@ struct SourceLimit {
 
 /// The present numbers, rounded up, which may only decrease, except by a new feature: uploads took
 /// 7,100 lines, the broker's administration 2,700, the client's side of HTTP and TLS 900, trees
-/// 3,600, `send` and `recv` 4,500. The goals without them are 62,000 and 14,000.
+/// 3,600, `send` and `recv` 6,100. The goals without them are 62,000 and 14,000.
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &[
@@ -40,7 +40,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-serve",
             "underpass-tar",
         ],
-        lines_max: 95_400,
+        lines_max: 97_000,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
     SourceLimit {

@@ -1,6 +1,7 @@
 //! The arguments of `send` and `recv`.
 
 use std::env;
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -9,25 +10,29 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use underpass_net::{ConnectionLimits, ListenAt};
 use underpass_sendrecv::{
-    Attributes, Encryption, Existing, HiddenNames, ListenOptions, ReceiveOptions, Ticket,
+    Attributes, Encryption, Error, Existing, HiddenNames, Invitation, ListenOptions, ReceiveOptions,
 };
 
 use super::outcome::{CommandError, failure, usage};
+use crate::console;
 
-/// The variable with a ticket, which other users cannot see there.
+/// The variable with a ticket or code, which other users cannot see there.
 const TICKET: &str = "UNDERPASS_TICKET";
+
+/// Bytes of a line with a ticket or code.
+const LINE_BYTES_MAX: u64 = 4096;
 
 /// How long a connection may move nothing before it is made again.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Send files and folders to another machine, and continue where a lost connection has stopped
 ///
-/// With a ticket from a waiting 'underpass recv' it connects; without one it waits, and prints the
-/// ticket for the other side.
+/// With a ticket or code from a waiting 'underpass recv' it connects; without one it waits, and
+/// prints the ticket for the other side.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SendArguments {
-    /// Files and folders, and the ticket of a waiting receiver (or in UNDERPASS_TICKET); '-' is
-    /// standard input
+    /// Files and folders, and the ticket or code of a waiting receiver (or in UNDERPASS_TICKET);
+    /// '-' is standard input
     #[arg(value_name = "FILE... [TICKET]", required = true)]
     words: Vec<PathBuf>,
 
@@ -41,12 +46,12 @@ pub(crate) struct SendArguments {
 
 /// Receive files and folders from another machine, and continue where a lost connection has stopped
 ///
-/// With a ticket from a waiting 'underpass send' it connects; without one it waits, and prints the
-/// ticket for the other side.
+/// With a ticket or code from a waiting 'underpass send' it connects; without one it waits, and
+/// prints the ticket for the other side.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReceiveArguments {
-    /// The folder to store into [default: the current one], and the ticket of a waiting sender (or
-    /// in UNDERPASS_TICKET)
+    /// The folder to store into [default: the current one], and the ticket or code of a waiting
+    /// sender (or in UNDERPASS_TICKET)
     #[arg(value_name = "[TICKET] [DIR]", num_args = 0..=2)]
     words: Vec<PathBuf>,
 
@@ -76,6 +81,14 @@ pub(crate) struct TransferArguments {
     /// Wait without encryption, for networks that are trusted: nothing passes user space
     #[arg(long)]
     plain: bool,
+
+    /// Wait, and print a short code to tell somebody instead of a ticket
+    #[arg(long)]
+    code: bool,
+
+    /// Ask for the ticket or code: on the terminal, or as a line of standard input
+    #[arg(long)]
+    ask: bool,
 
     /// Wait for this many transfers; 0 waits until it is stopped
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -108,13 +121,21 @@ pub(crate) struct TransferArguments {
 }
 
 impl SendArguments {
-    /// Separates the ticket from the paths.
-    pub(super) fn ticket_and_paths(&self) -> Result<(Option<Ticket>, Vec<PathBuf>), CommandError> {
-        let (ticket, paths) = separate(&self.words)?;
-        match paths.is_empty() {
-            true => Err(usage("name the files to send before the ticket")),
-            false => Ok((ticket, paths)),
+    /// Separates the ticket or code from the paths.
+    pub(super) fn invitation_and_paths(
+        &self,
+    ) -> Result<(Option<Invitation>, Vec<PathBuf>), CommandError> {
+        let (invitation, paths) = separate(&self.words)?;
+        if paths.is_empty() {
+            return Err(usage("name the files to send before the ticket"));
         }
+        if self.transfer.ask && paths.iter().any(|path| path.as_os_str() == "-") {
+            return Err(usage(
+                "standard input is to be sent, and cannot have the ticket: put it into \
+                 UNDERPASS_TICKET",
+            ));
+        }
+        Ok((self.transfer.asked(invitation)?, paths))
     }
 
     pub(super) fn attributes(&self) -> Attributes {
@@ -126,12 +147,14 @@ impl SendArguments {
 }
 
 impl ReceiveArguments {
-    /// Separates the ticket from the folder.
-    pub(super) fn ticket_and_folder(&self) -> Result<(Option<Ticket>, PathBuf), CommandError> {
-        let (ticket, mut paths) = separate(&self.words)?;
+    /// Separates the ticket or code from the folder.
+    pub(super) fn invitation_and_folder(
+        &self,
+    ) -> Result<(Option<Invitation>, PathBuf), CommandError> {
+        let (invitation, mut paths) = separate(&self.words)?;
         let folder = paths.pop().unwrap_or_else(|| ".".into());
         match paths.is_empty() {
-            true => Ok((ticket, folder)),
+            true => Ok((self.transfer.asked(invitation)?, folder)),
             false => Err(usage(format!(
                 "'{}' is not a ticket; received files go to one folder",
                 paths[0].display()
@@ -167,9 +190,16 @@ impl TransferArguments {
         };
         Ok(ListenOptions {
             at,
-            encryption: match self.plain {
-                true => Encryption::None,
-                false => Encryption::Tls,
+            encryption: match (self.plain, self.code) {
+                (false, false) => Encryption::Tls,
+                (false, true) => Encryption::TlsByCode,
+                (true, false) => Encryption::None,
+                (true, true) => {
+                    return Err(usage(
+                        "--code needs encryption: without it others on the network could read the \
+                         ticket that a code stands for; leave out --plain or --code",
+                    ));
+                }
             },
             count: (self.count > 0).then_some(self.count),
             limits: self.limits(),
@@ -184,36 +214,66 @@ impl TransferArguments {
         }
     }
 
+    /// Returns the ticket or code, asking for it if the user wants that.
+    fn asked(&self, given: Option<Invitation>) -> Result<Option<Invitation>, CommandError> {
+        match (self.ask, given) {
+            (true, Some(_)) => Err(usage("there is a ticket already; leave out --ask")),
+            (true, None) => ask().map(Some),
+            (false, given) => Ok(given),
+        }
+    }
+
     /// Refuses options of a waiting side where a ticket is given.
     pub(super) fn check_connecting(&self) -> Result<(), CommandError> {
-        match self.listen.is_some() || self.plain || self.count != 1 {
+        match self.listen.is_some() || self.plain || self.code || self.count != 1 {
             true => Err(usage(
-                "--listen, --plain and --count are for the side that waits; this one connects",
+                "--listen, --plain, --code and --count are for the side that waits; this one \
+                 connects",
             )),
             false => Ok(()),
         }
     }
 
-    /// Returns the addresses to connect to instead of the ticket's.
+    /// Returns the addresses to connect to instead of those of a ticket with this port.
     pub(super) fn addresses_to(&self, port: u16) -> Result<Vec<SocketAddr>, CommandError> {
-        let Some(text) = &self.to else {
-            return Ok(Vec::new());
-        };
-        let is_whole = text.parse::<SocketAddr>().is_ok()
-            || text
-                .rsplit_once(':')
-                .is_some_and(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
-        let bare = text.trim_matches(['[', ']']);
-        let found = match (is_whole, bare.parse::<IpAddr>()) {
-            (true, _) => text.to_socket_addrs(),
-            (false, Ok(ip)) => return Ok(vec![SocketAddr::new(ip, port)]),
-            (false, Err(_)) => (text.as_str(), port).to_socket_addrs(),
-        };
-        match found.map(Vec::from_iter) {
-            Ok(found) if !found.is_empty() => Ok(found),
-            Ok(_) => Err(usage(format!("'{text}' has no address"))),
-            Err(error) => Err(usage(format!("--to {text}: {error}"))),
+        match &self.to {
+            Some(text) => resolve(text, Some(port)),
+            None => Ok(Vec::new()),
         }
+    }
+
+    /// Returns the addresses of the side that a code is for.
+    pub(super) fn addresses_of(
+        &self,
+        address: Option<&String>,
+    ) -> Result<Vec<SocketAddr>, CommandError> {
+        let text = self.to.as_ref().or(address).ok_or_else(|| {
+            usage(
+                "a code needs the address that the other side shows: CODE@HOST:PORT, or --to \
+                 HOST:PORT",
+            )
+        })?;
+        resolve(text, None)
+    }
+}
+
+/// Returns the addresses of a host. A port that it does not name is `port`.
+fn resolve(text: &str, port: Option<u16>) -> Result<Vec<SocketAddr>, CommandError> {
+    let is_whole = text.parse::<SocketAddr>().is_ok()
+        || text
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
+    let bare = text.trim_matches(['[', ']']);
+    let found = match (is_whole, port, bare.parse::<IpAddr>()) {
+        (true, ..) => text.to_socket_addrs(),
+        (false, None, _) => return Err(usage(format!("'{text}' has no port: HOST:PORT"))),
+        (false, Some(port), Ok(ip)) => return Ok(vec![SocketAddr::new(ip, port)]),
+        (false, Some(port), Err(_)) => (text, port).to_socket_addrs(),
+    };
+    match found.map(Vec::from_iter) {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(usage(format!("'{text}' has no address"))),
+        Err(error) => Err(usage(format!("{text}: {error}"))),
     }
 }
 
@@ -234,20 +294,44 @@ fn addresses(text: &str) -> Result<Vec<SocketAddr>, CommandError> {
         .collect()
 }
 
-/// Separates a ticket from other words; one in the environment counts if there is none.
-fn separate(words: &[PathBuf]) -> Result<(Option<Ticket>, Vec<PathBuf>), CommandError> {
-    let is_ticket = |word: &&PathBuf| word.to_str().is_some_and(Ticket::is_likely);
-    let mut tickets = words.iter().filter(is_ticket);
-    let text = tickets
+/// Separates a ticket or code from other words; one in the environment counts if there is none.
+fn separate(words: &[PathBuf]) -> Result<(Option<Invitation>, Vec<PathBuf>), CommandError> {
+    let is_invitation = |word: &&PathBuf| word.to_str().is_some_and(Invitation::is_likely);
+    let mut found = words.iter().filter(is_invitation);
+    let text = found
         .next()
         .and_then(|word| word.to_str())
         .map(str::to_owned);
-    if tickets.next().is_some() {
+    if found.next().is_some() {
         return Err(usage("there are two tickets"));
     }
     let text = text.or_else(|| env::var(TICKET).ok().filter(|text| !text.is_empty()));
-    let ticket = text.map(|text| text.parse::<Ticket>());
-    let ticket = ticket.transpose().map_err(|error| failure(&error.into()))?;
-    let paths = words.iter().filter(|word| !is_ticket(word)).cloned();
-    Ok((ticket, paths.collect()))
+    let invitation = text.map(|text| parse(&text)).transpose()?;
+    let paths = words.iter().filter(|word| !is_invitation(word)).cloned();
+    Ok((invitation, paths.collect()))
+}
+
+fn parse(text: &str) -> Result<Invitation, CommandError> {
+    let parsed = text.parse::<Invitation>();
+    parsed.map_err(|error| failure(&Error::from(error)))
+}
+
+/// Asks for a ticket or code. On a terminal mistyped ones are asked for again.
+fn ask() -> Result<Invitation, CommandError> {
+    let is_terminal = io::stdin().is_terminal();
+    loop {
+        if is_terminal {
+            console::say_error("ticket or code that the other side shows:");
+        }
+        let mut line = String::new();
+        let mut input = io::stdin().lock().take(LINE_BYTES_MAX);
+        let read = input.read_line(&mut line);
+        match read.map_err(|error| (format!("reading the ticket: {error}"), 1))? {
+            0 => return Err(usage("standard input has no ticket or code")),
+            _ => match parse(&line) {
+                Err((message, _)) if is_terminal => console::say_error(&message),
+                parsed => return parsed,
+            },
+        }
+    }
 }

@@ -1,91 +1,23 @@
-//! What is shown of a transfer: lines for the other side, events, and the progress.
+//! What is shown of a transfer: events and the progress.
 
 use std::io::{IsTerminal, stderr};
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use underpass_sendrecv::{
-    Item, ItemKind, Security, Ticket, TransferEvent, TransferProgress, shown,
-};
+use underpass_sendrecv::{TransferEvent, TransferProgress, shown};
 
 use super::arguments::TransferArguments;
+use super::invitation::InvitationLines;
 use crate::console::{say, say_error};
 use crate::layout::counted;
 
 /// The interval between updates.
 const INTERVAL: Duration = Duration::from_millis(100);
-
-/// Returns the lines that lead to a waiting receiver.
-pub(super) fn receiver_lines(ticket: &Ticket, folder: &Path) -> String {
-    let curl = address(ticket).map(|address| {
-        let url = url(ticket, address);
-        format!("\n  curl {}-T FILE {url}", pinned(ticket))
-    });
-    format!(
-        "receiving into {}; on the other machine:\n  underpass send FILE... {ticket}{}",
-        folder.display().to_string().escape_debug(),
-        curl.unwrap_or_default()
-    )
-}
-
-/// Returns the lines that lead to a waiting sender.
-pub(super) fn sender_lines(ticket: &Ticket, items: &[Item]) -> String {
-    let names = items.iter().map(|item| shown(&item.name));
-    let mut lines = format!(
-        "offering {}; on the other machine:\n  underpass recv {ticket}",
-        Vec::from_iter(names).join(", ")
-    );
-    for item in items {
-        if let (ItemKind::File(_), Some(address)) = (&item.kind, address(ticket)) {
-            let url = url(ticket, address) + &encoded(&item.name);
-            lines += &format!("\n  curl {}-C - -O {url}", pinned(ticket));
-        }
-    }
-    lines
-}
-
-fn address(ticket: &Ticket) -> Option<SocketAddr> {
-    ticket.sockets().next()
-}
-
-fn url(ticket: &Ticket, address: SocketAddr) -> String {
-    let scheme = match ticket.security {
-        Security::Encrypted { .. } => "https",
-        Security::Plain => "http",
-    };
-    format!("{scheme}://{address}/{}/", ticket.secret.token())
-}
-
-fn encoded(name: &str) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    name.bytes()
-        .map(|byte| match is_plain(&byte) {
-            true => char::from(byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
-/// Returns the options by which curl recognizes the waiting side. curl checks the key even with
-/// `-k`, which is needed because no authority has signed the certificate.
-fn pinned(ticket: &Ticket) -> String {
-    match &ticket.security {
-        Security::Encrypted { key_sha256 } => {
-            let pin = STANDARD.encode(key_sha256);
-            format!("--fail-with-body -k --pinnedpubkey 'sha256//{pin}' --noproxy '*' ")
-        }
-        Security::Plain => "--fail-with-body --noproxy '*' ".to_owned(),
-    }
-}
 
 /// A thread that shows what happens.
 pub(super) struct Display {
@@ -97,9 +29,10 @@ impl Display {
     pub(super) fn start(
         arguments: &TransferArguments,
         progress: &Arc<TransferProgress>,
+        invitation: Option<InvitationLines>,
     ) -> Display {
         let (over, until) = channel();
-        let mut shown = Shown::new(arguments, progress);
+        let mut shown = Shown::new(arguments, progress, invitation);
         let thread = thread::Builder::new()
             .name("progress".into())
             .spawn(move || {
@@ -131,13 +64,19 @@ struct Shown {
     progress: Arc<TransferProgress>,
     bar: ProgressBar,
     begun: Instant,
+    /// What the other side is told, on a waiting side.
+    invitation: Option<InvitationLines>,
     json: bool,
     explain: bool,
     quiet: bool,
 }
 
 impl Shown {
-    fn new(arguments: &TransferArguments, progress: &Arc<TransferProgress>) -> Shown {
+    fn new(
+        arguments: &TransferArguments,
+        progress: &Arc<TransferProgress>,
+        invitation: Option<InvitationLines>,
+    ) -> Shown {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let draws = stderr().is_terminal() && !is_dumb && !arguments.quiet && !arguments.json;
         let bar = match draws {
@@ -151,6 +90,7 @@ impl Shown {
             progress: Arc::clone(progress),
             bar,
             begun: Instant::now(),
+            invitation,
             json: arguments.json,
             explain: arguments.explain,
             quiet: arguments.quiet,
@@ -196,6 +136,17 @@ impl Shown {
             }
             TransferEvent::Lost(why) => json!({"event": "lost", "why": why}),
             TransferEvent::Rejected(peer) => json!({"event": "rejected", "peer": peer}),
+            TransferEvent::Code(code) => {
+                let sockets = self
+                    .invitation
+                    .iter()
+                    .flat_map(|lines| lines.ticket.sockets());
+                let addresses = Vec::from_iter(sockets.map(|address| address.to_string()));
+                json!({"event": "code", "code": &**code.text(), "addresses": addresses})
+            }
+            TransferEvent::WrongCode { peer, delay } => {
+                json!({"event": "wrong_code", "peer": peer, "delay": delay.as_secs()})
+            }
             TransferEvent::Warning(text) => json!({"event": "warning", "text": text}),
         };
         if self.json {
@@ -223,6 +174,14 @@ impl Shown {
             TransferEvent::Rejected(peer) => {
                 format!("rejected {peer}: it does not have the ticket")
             }
+            TransferEvent::Code(code) => {
+                let lines = self.invitation.as_ref().map(|lines| lines.of_code(code));
+                return self.bar.suspend(|| say(&lines.unwrap_or_default()));
+            }
+            TransferEvent::WrongCode { peer, delay } => format!(
+                "{peer} tried a wrong code, and the code is used up; another one in {} s",
+                delay.as_secs()
+            ),
             TransferEvent::Warning(text) => format!("warning: {}", shown(text)),
         };
         self.bar.suspend(|| say_error(&line));

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod display;
+mod invitation;
 mod outcome;
 
 use std::env;
@@ -13,15 +14,16 @@ use std::sync::Arc;
 
 use underpass_net::{ShutdownPhase, SignalAction, watch_signals};
 use underpass_sendrecv::{
-    ConnectOptions, Error, Item, ItemKind, KeptTicket, Security, Ticket, TransferProgress,
-    TransferRole, WaitingSide, pull, push,
+    ConnectOptions, Encryption, Error, Invitation, Item, ItemKind, KeptTicket, Security,
+    TransferProgress, TransferRole, WaitingSide, pull, push, redeem,
 };
 
 pub(crate) use arguments::{ReceiveArguments, SendArguments};
 pub(crate) use outcome::CommandResult;
 
 use self::arguments::TransferArguments;
-use self::display::{Display, receiver_lines, sender_lines};
+use self::display::Display;
+use self::invitation::{InvitationLines, Offering};
 use self::outcome::{CommandError, failure, usage};
 use crate::console;
 
@@ -33,12 +35,12 @@ const INTERRUPTED: u8 = 130;
 /// # Errors
 /// A message for the user, and the exit code.
 pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
-    let (ticket, paths) = arguments.ticket_and_paths()?;
+    let (invitation, paths) = arguments.invitation_and_paths()?;
     let items = items(&paths)?;
     let transfer = &arguments.transfer;
-    match ticket {
-        Some(ticket) => {
-            let options = connect(transfer, ticket)?;
+    match invitation {
+        Some(invitation) => {
+            let options = connect(transfer, invitation)?;
             let total = items.iter().map(size_of).sum();
             let attributes = arguments.attributes();
             run(transfer, total, |progress| {
@@ -51,7 +53,7 @@ pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
                 .map(|path| absolute(path).display().to_string());
             let what = format!("send {}", Vec::from_iter(what).join("\n"));
             let role = TransferRole::Offer(items.clone(), arguments.attributes());
-            wait(transfer, role, &what, |ticket| sender_lines(ticket, &items))
+            wait(transfer, role, &what, Offering::Items(items))
         }
     }
 }
@@ -61,28 +63,26 @@ pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
 /// # Errors
 /// A message for the user, and the exit code.
 pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
-    let (ticket, folder) = arguments.ticket_and_folder()?;
+    let (invitation, folder) = arguments.invitation_and_folder()?;
     make_folder(&folder)?;
     let mut target = arguments.target(folder);
     let transfer = &arguments.transfer;
-    match ticket {
-        Some(ticket) => {
+    match invitation {
+        Some(invitation) => {
             let states = states()?;
+            let options = connect(transfer, invitation)?;
             let what = format!(
                 "{} {}",
-                ticket.secret.token(),
+                options.ticket.secret.token(),
                 absolute(&target.folder).display()
             );
             target.state = states.join(format!("from-{}", file_name(&what)));
-            let options = connect(transfer, ticket)?;
             run(transfer, 0, |progress| pull(&options, &target, progress))
         }
         None => {
             let what = format!("recv {}", absolute(&target.folder).display());
-            let folder = target.folder.clone();
-            wait(transfer, TransferRole::Receive(target), &what, |ticket| {
-                receiver_lines(ticket, &folder)
-            })
+            let offering = Offering::Folder(target.folder.clone());
+            wait(transfer, TransferRole::Receive(target), &what, offering)
         }
     }
 }
@@ -113,13 +113,34 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn connect(arguments: &TransferArguments, ticket: Ticket) -> Result<ConnectOptions, CommandError> {
+/// Returns how the waiting side is reached, having exchanged a code for its ticket.
+fn connect(
+    arguments: &TransferArguments,
+    invitation: Invitation,
+) -> Result<ConnectOptions, CommandError> {
     arguments.check_connecting()?;
-    let port = ticket.port;
+    let limits = arguments.limits();
+    let (ticket, to) = match invitation {
+        Invitation::Ticket(ticket) => {
+            let to = arguments.addresses_to(ticket.port)?;
+            (ticket, to)
+        }
+        Invitation::Code(addressed) => {
+            let given = arguments.addresses_of(addressed.address.as_ref())?;
+            let redeemed = redeem(&addressed.code, &given, &limits);
+            let (ticket, answered) = redeemed.map_err(|error| failure(&error))?;
+            // The other addresses are for the time when the waiting machine has moved.
+            let to = [answered].into_iter().chain(ticket.sockets());
+            let to = to
+                .enumerate()
+                .filter(|(index, to)| *index == 0 || *to != answered);
+            (ticket.clone(), to.map(|(_, to)| to).collect())
+        }
+    };
     Ok(ConnectOptions {
         ticket,
-        to: arguments.addresses_to(port)?,
-        limits: arguments.limits(),
+        to,
+        limits,
         retry_timeout: arguments.retry,
     })
 }
@@ -135,7 +156,7 @@ fn run(
         .total
         .store(total, std::sync::atomic::Ordering::Relaxed);
     interrupt_ends()?;
-    let display = Display::start(arguments, &progress);
+    let display = Display::start(arguments, &progress, None);
     let done = transfer(&progress);
     display.finish(done.is_ok());
     done.map_err(|error| failure(&error))
@@ -158,11 +179,12 @@ fn wait(
     arguments: &TransferArguments,
     role: TransferRole,
     what: &str,
-    lines: impl FnOnce(&Ticket) -> String,
+    offering: Offering,
 ) -> CommandResult {
     let states = states()?;
     let kept = KeptTicket::open(&states, what).map_err(|error| failure(&error))?;
-    let listening = WaitingSide::start(role, &arguments.listening()?, kept);
+    let options = arguments.listening()?;
+    let listening = WaitingSide::start(role, &options, kept);
     let listening = listening.map_err(|error| failure(&error))?;
     let shutdown = listening.shutdown();
     let watched = watch_signals(move |action| {
@@ -178,8 +200,15 @@ fn wait(
              they know the ticket, and others can read and change what is sent",
         );
     }
-    console::say(&lines(&listening.ticket));
-    let display = Display::start(arguments, &listening.progress);
+    let invitation = InvitationLines {
+        ticket: listening.ticket.clone(),
+        offering,
+    };
+    // A code is an event, as the next one is.
+    if options.encryption != Encryption::TlsByCode {
+        console::say(&invitation.of_ticket());
+    }
+    let display = Display::start(arguments, &listening.progress, Some(invitation));
     let is_complete = listening.wait();
     display.finish(is_complete);
     match is_complete {

@@ -157,3 +157,94 @@ fn standard_input_is_sent_as_it_comes() {
     assert_eq!(sender.end().code, Some(0));
     assert!(fs::read(top.join("stdin")).expect("a file") == body);
 }
+
+/// Starts a side that waits with a code, and returns the code with its address.
+fn waiting_by_code(words: &[&str], folder: &Path) -> (ChildProcess, String) {
+    let mut command = Command::new(BINARY);
+    command
+        .args(words)
+        .args(["--code", "--listen", "127.0.0.1:0"]);
+    command
+        .current_dir(folder)
+        .env("XDG_STATE_HOME", folder.join("state"));
+    let process = ChildProcess::spawn(&mut command);
+    let line = process.hear("  underpass ");
+    let code = line.split_whitespace().last().expect("a code").to_owned();
+    assert!(
+        !process.output().contains("curl"),
+        "it would show the ticket"
+    );
+    (process, code)
+}
+
+#[test]
+fn a_code_is_taken_from_argument_environment_and_standard_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::write(top.join("film"), content(2, 5_000_000)).expect("room");
+    for way in ["argument", "environment", "input", "option"] {
+        fs::create_dir(top.join(way)).expect("room");
+        let (receiver, code) = waiting_by_code(&["recv", way], top);
+        let mut send = tool(top, &["send", "film"]);
+        let sent = match way {
+            "argument" => run(send.arg(&code)),
+            "environment" => run(send.env("UNDERPASS_TICKET", &code)),
+            "input" => run_with_input(send.arg("--ask"), format!("{code}\n").as_bytes()),
+            _ => {
+                let (code, address) = code.split_once('@').expect("an address");
+                run(send.args([code, "--to", address]))
+            }
+        };
+        assert_eq!(sent.code, Some(0), "{way}: {sent:?}");
+        assert_eq!(receiver.end().code, Some(0));
+        assert_same_files(&top.join("film"), &top.join(way).join("film"));
+    }
+    let (sender, code) = waiting_by_code(&["send", "film"], top);
+    fs::create_dir(top.join("back")).expect("room");
+    let received = run(&mut tool(&top.join("back"), &["recv", &code]));
+    assert_eq!(received.code, Some(0), "{received:?}");
+    assert_eq!(sender.end().code, Some(0));
+    assert_same_files(&top.join("film"), &top.join("back/film"));
+}
+
+#[test]
+fn each_mistake_with_a_code_has_a_message_and_a_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::write(top.join("film"), "content").expect("room");
+    let (receiver, right) = waiting_by_code(&["recv", "in"], top);
+    let (code, address) = right.split_once('@').expect("an address");
+    let wrong = format!("1-lamp-river-goose@{address}");
+    let typo = format!("1-lamp-rivr-goose@{address}");
+    let joined = format!("1lamprivergoose@{address}");
+    let few = format!("1-lamp-river@{address}");
+    for (words, exit, says) in [
+        (&["send", "film", &typo][..], 3, "word 2 of the code"),
+        (&["send", "film", &few][..], 3, "three words"),
+        (&["send", "film", code][..], 2, "HOST:PORT"),
+        (&["send", "film", code, "--to", "127.0.0.1"][..], 2, "port"),
+        (&["send", "film", &right, "--code"][..], 2, "connects"),
+        (&["send", "film", &right, "--ask"][..], 2, "--ask"),
+        (&["send", "-", "--ask"][..], 2, "UNDERPASS_TICKET"),
+        (&["recv", "--code", "--plain"][..], 2, "needs encryption"),
+        (&["send", "film", &wrong][..], 9, "does not accept the code"),
+        (&["send", "film", &right][..], 9, "used up"),
+    ] {
+        let done = run(&mut tool(top, words));
+        assert_eq!(done.code, Some(exit), "{words:?}: {done:?}");
+        assert!(done.errors.contains(says), "{words:?}: {done:?}");
+    }
+    let mut send = tool(top, &["send", "film"]);
+    let done = run(send.env("UNDERPASS_TICKET", joined));
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.errors.contains("hyphens"), "{done:?}");
+    let next = receiver.hear("underpass send FILE... 2-");
+    let next = next.split_whitespace().last().expect("a code").to_owned();
+    let secret = next.split('@').next().expect("a code").to_owned();
+    let sent = run(&mut tool(top, &["send", "film", &next]));
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    let end = receiver.end();
+    assert_eq!(end.code, Some(0));
+    assert!(end.errors.contains("tried a wrong code"), "{end:?}");
+    assert!(!end.errors.contains(&secret), "{end:?}");
+}

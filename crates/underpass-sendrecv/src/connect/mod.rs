@@ -6,12 +6,14 @@
 //!              └─────────────── the connection was lost ◄────────────┘
 //! ```
 
+mod code;
 mod link;
 mod options;
 mod peer;
 mod pull;
 mod push;
 
+pub use code::redeem;
 pub use options::ConnectOptions;
 pub use pull::pull;
 pub use push::push;

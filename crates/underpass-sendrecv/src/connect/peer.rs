@@ -16,16 +16,16 @@ use underpass_http::request::writer::RequestHeadWriter;
 use underpass_http::response::framing::{ResponseFraming, ResponseTo};
 use underpass_http::response::head::{ResponseProgress, ResponseScanner};
 use underpass_net::{
-    Address, Connection, ConnectionError, Connector, HandshakeError, ReadOutcome, ServerKey,
-    TlsConnector, WhileDraining,
+    Address, Connection, ConnectionError, ConnectionLimits, Connector, HandshakeError, ReadOutcome,
+    ServerKey, TlsConnector, WhileDraining,
 };
 
 use crate::body::{Body, BodyReadError};
 use crate::connect::options::ConnectOptions;
 use crate::error::{Error, shown};
 use crate::profile;
-use crate::secret::{Nonces, Prover, Secret, nonce_of, nonce_text, random};
-use crate::ticket::{Security, Ticket};
+use crate::secret::{Nonces, Prover, Secret, hex_of, hex_text, random};
+use crate::ticket::Security;
 
 /// How long an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,11 +51,19 @@ pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
     address: SocketAddr,
-    secret: Secret,
+    /// The first name of paths.
+    first: String,
     /// On connections without encryption, after both sides have proven that they know the secret.
-    nonces: Option<Nonces>,
-    proven: u64,
+    proofs: Option<Proofs>,
     is_spent: bool,
+}
+
+/// What the proofs of a connection are made of.
+struct Proofs {
+    secret: Secret,
+    nonces: Nonces,
+    /// Requests that were proven.
+    proven: u64,
 }
 
 /// A request.
@@ -105,20 +113,43 @@ impl Peer {
             true => ticket.sockets().collect(),
             false => options.to.clone(),
         };
-        let connector = Connector::new(Policy::default(), &options.limits);
-        let (address, connection) = first(&connector, ticket, addresses).await?;
-        let mut peer = Peer {
-            connection,
-            address,
-            secret: ticket.secret.clone(),
-            nonces: None,
-            proven: 0,
-            is_spent: false,
+        let (key, first) = match ticket.security {
+            Security::Encrypted { key_sha256 } => {
+                (Some(ServerKey::Pinned(key_sha256)), ticket.secret.token())
+            }
+            Security::Plain => (None, profile::PROVEN.to_owned()),
         };
+        let mut peer = Peer::connect(addresses, key, first, &options.limits).await?;
         if ticket.security == Security::Plain {
-            peer.prove().await?;
+            peer.prove(&ticket.secret).await?;
         }
         Ok(peer)
+    }
+
+    /// Connects to the first address that answers, with encryption, and with whatever key it has.
+    pub(super) async fn unauthenticated(
+        addresses: &[SocketAddr],
+        limits: &ConnectionLimits,
+    ) -> Result<Peer, Error> {
+        let first = profile::PROVEN.to_owned();
+        Peer::connect(addresses.to_vec(), Some(ServerKey::Any), first, limits).await
+    }
+
+    async fn connect(
+        addresses: Vec<SocketAddr>,
+        key: Option<ServerKey>,
+        first: String,
+        limits: &ConnectionLimits,
+    ) -> Result<Peer, Error> {
+        let connector = Connector::new(Policy::default(), limits);
+        let (address, connection) = first_of(&connector, key, addresses).await?;
+        Ok(Peer {
+            connection,
+            address,
+            first,
+            proofs: None,
+            is_spent: false,
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -131,7 +162,7 @@ impl Peer {
     }
 
     /// Exchanges nonces and checks that the peer knows the secret.
-    async fn prove(&mut self) -> Result<(), Error> {
+    async fn prove(&mut self, secret: &Secret) -> Result<(), Error> {
         let connector = random().map_err(|errno| Error::Local {
             doing: "making a nonce",
             errno,
@@ -141,35 +172,34 @@ impl Peer {
             name: None,
             suffix: "",
             framing: Framing::Empty,
-            fields: vec![(profile::NONCE, nonce_text(&connector))],
+            fields: vec![(profile::NONCE, hex_text(&connector))],
         };
         self.ask(&ask)?;
         self.connection.flush().await?;
         let reply = self.reply(ResponseTo::Other).await?;
-        let text = |name| str::from_utf8(reply.field(name)?).ok();
-        let listener = text(profile::NONCE).and_then(nonce_of);
+        let listener = reply.field(profile::NONCE).and_then(hex_of);
         let listener = listener.ok_or(Error::WrongSecret)?;
         let nonces = Nonces {
             connector,
             listener,
         };
-        let expected = self.secret.proof(Prover::Listener, &nonces, b"");
-        let found = text(profile::PROOF).and_then(|text| blake3::Hash::from_hex(text).ok());
+        let expected = secret.proof(Prover::Listener, &nonces, b"");
+        let found = reply.field(profile::PROOF);
+        let found = found.and_then(|text| blake3::Hash::from_hex(text).ok());
         if found != Some(expected) {
             return Err(Error::WrongSecret);
         }
-        self.nonces = Some(nonces);
+        self.proofs = Some(Proofs {
+            secret: secret.clone(),
+            nonces,
+            proven: 0,
+        });
         Ok(())
     }
 
     /// Puts the head of a request into the outbox.
     pub(crate) fn ask(&mut self, ask: &Ask<'_>) -> Result<(), Error> {
-        let is_plain = self.connection.tls().is_none();
-        let first = match is_plain {
-            true => profile::PROVEN.to_owned(),
-            false => self.secret.token(),
-        };
-        let mut target = format!("/{first}/").into_bytes();
+        let mut target = format!("/{}/", self.first).into_bytes();
         encode_path(ask.name.unwrap_or_default().as_bytes(), &mut target);
         target.extend_from_slice(ask.suffix.as_bytes());
         let target = String::from_utf8_lossy(&target).into_owned();
@@ -182,13 +212,14 @@ impl Peer {
         for (name, value) in &ask.fields {
             push(name, value).map_err(invalid)?;
         }
-        if let Some(nonces) = &self.nonces {
+        if let Some(proofs) = &mut self.proofs {
             let (path, query) = target.split_once('?').unwrap_or((&target, ""));
             let line = format!("{} {path}?{query}", ask.method);
-            let about = [&self.proven.to_be_bytes()[..], line.as_bytes()].concat();
-            let proof = self.secret.proof(Prover::Connector, nonces, &about);
+            let about = [&proofs.proven.to_be_bytes()[..], line.as_bytes()].concat();
+            let nonces = &proofs.nonces;
+            let proof = proofs.secret.proof(Prover::Connector, nonces, &about);
             push(profile::PROOF, &proof.to_hex()).map_err(invalid)?;
-            self.proven += 1;
+            proofs.proven += 1;
         }
         self.connection.outbox().push(Piece::Bytes(head.finish()));
         Ok(())
@@ -333,6 +364,8 @@ fn reply_of(
         profile::POSITION,
         profile::NONCE,
         profile::PROOF,
+        profile::PAKE,
+        profile::TICKET,
         "Content-Range",
         "Content-Length",
     ];
@@ -392,16 +425,16 @@ impl From<BodyReadError> for Error {
 
 /// Returns the first connection that is made; attempts start one after another and then run at the
 /// same time.
-async fn first(
+async fn first_of(
     connector: &Connector,
-    ticket: &Ticket,
+    key: Option<ServerKey>,
     addresses: Vec<SocketAddr>,
 ) -> Result<(SocketAddr, Connection), Error> {
     let mut attempts: Vec<Pin<Box<dyn Future<Output = DialAttempt> + '_>>> = Vec::new();
     for (index, address) in addresses.into_iter().enumerate() {
         attempts.push(Box::pin(async move {
             tokio::time::sleep(STAGGER * u32::try_from(index).unwrap_or(u32::MAX)).await;
-            (address, attempt(connector, ticket, address).await)
+            (address, attempt(connector, key, address).await)
         }));
     }
     let (mut tried, mut wrong) = (Vec::new(), None);
@@ -430,7 +463,7 @@ async fn first(
 
 async fn attempt(
     connector: &Connector,
-    ticket: &Ticket,
+    key: Option<ServerKey>,
     address: SocketAddr,
 ) -> Result<Connection, Failure> {
     let to = Address::Tcp(address);
@@ -439,10 +472,10 @@ async fn attempt(
         ConnectionError::TimedOut => Failure::Unreachable("no answer".to_owned()),
         error => Failure::Unreachable(error.to_string()),
     })?;
-    let Security::Encrypted { key_sha256 } = ticket.security else {
+    let Some(key) = key else {
         return Ok(connection);
     };
-    let client = TlsConnector::new(ServerKey::Pinned(key_sha256));
+    let client = TlsConnector::new(key);
     let client = client.map_err(|error| Failure::Unreachable(error.to_string()))?;
     match connection.start_tls(&client).await {
         Ok(()) => Ok(connection),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use underpass_net::Connection;
 
@@ -11,14 +12,23 @@ use crate::progress::TransferProgress;
 /// The part of the worker that a role uses.
 pub(super) struct RoleContext {
     pub(super) progress: Arc<TransferProgress>,
-    pub(super) complete: Sender<()>,
+    pub(super) notices: Sender<Notice>,
+}
+
+/// What the worker tells the thread that waits for its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Notice {
+    /// A transfer is complete.
+    Complete,
+    /// The code is used up, and the next one is due after this time.
+    CodeSpent(Duration),
 }
 
 impl RoleContext {
     /// Reports that a transfer is complete.
     pub(super) fn completed(&self) {
         // Nobody waits any more where the server stops anyway.
-        let _ = self.complete.send(());
+        let _ = self.notices.send(Notice::Complete);
     }
 }
 

@@ -7,6 +7,7 @@
 //! It has one worker thread: a transfer is one stream of bytes, and all state belongs to the
 //! thread.
 
+mod code_guard;
 mod exchange;
 mod offer;
 mod receive;
@@ -18,7 +19,8 @@ use std::ops::AddAssign;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use underpass::Policy;
 use underpass_http::status::Status;
@@ -32,7 +34,8 @@ pub use state::KeptTicket;
 use underpass_receive::Area;
 
 use crate::error::Error;
-use crate::listen::exchange::{RoleContext, Then, respond};
+use crate::listen::code_guard::{CodeExchange, CodeGuard};
+use crate::listen::exchange::{Notice, RoleContext, Then, respond};
 use crate::listen::offer::OfferRole;
 use crate::listen::receive::ReceiveRole;
 use crate::listen::request::{Admission, NoRequest, Request, Session, ShortResponse};
@@ -47,6 +50,9 @@ use crate::ticket::{ADDRESSES_MAX, Security, Ticket};
 /// Connections of a transfer: those that a lost network has left, and of strangers that must not
 /// keep out who has the ticket.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// The pause before another attempt to make a code.
+const CODE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// How a waiting side can be reached.
 #[derive(Clone, Debug)]
@@ -66,6 +72,8 @@ pub struct ListenOptions {
 pub enum Encryption {
     /// By TLS 1.3.
     Tls,
+    /// By TLS 1.3; the other side gets the ticket for a code.
+    TlsByCode,
     /// Not at all: for trusted networks.
     None,
 }
@@ -86,7 +94,8 @@ pub struct WaitingSide {
     pub ticket: Ticket,
     /// What happens.
     pub progress: Arc<TransferProgress>,
-    completed: Receiver<()>,
+    notices: Receiver<Notice>,
+    code: Option<Arc<CodeGuard>>,
     count: Option<u64>,
     kept: KeptTicket,
 }
@@ -102,22 +111,19 @@ impl WaitingSide {
         kept: KeptTicket,
     ) -> Result<WaitingSide, Error> {
         let progress = Arc::new(TransferProgress::default());
-        let (complete, completed) = channel();
-        let (security, tls) = match options.encryption {
-            Encryption::None => (Security::Plain, None),
-            Encryption::Tls => {
-                let acceptor = acceptor(kept.folder())?;
-                let certificates = acceptor.certificates();
-                let key_sha256 = certificates
-                    .first()
-                    .map_or([0; 32], |facts| facts.key_sha256);
-                (Security::Encrypted { key_sha256 }, Some(Arc::new(acceptor)))
+        let (notify, notices) = channel();
+        let (security, tls) = security_of(options.encryption, &kept)?;
+        let code = match (options.encryption, security) {
+            (Encryption::TlsByCode, Security::Encrypted { key_sha256 }) => {
+                Some(Arc::new(CodeGuard::new(key_sha256)))
             }
+            _ => None,
         };
         let shared = Arc::new(Shared {
             secret: kept.secret.clone(),
             progress: Arc::clone(&progress),
-            complete,
+            notify,
+            code: code.clone(),
             role: match role {
                 TransferRole::Receive(options) => {
                     let area = options.open()?;
@@ -151,11 +157,15 @@ impl WaitingSide {
             port,
             addresses: reachable(&bound),
         };
+        if let Some(code) = &code {
+            code.open(&ticket, &progress)?;
+        }
         Ok(WaitingSide {
             server,
             ticket,
             progress,
-            completed,
+            notices,
+            code,
             count: options.count,
             kept,
         })
@@ -166,16 +176,34 @@ impl WaitingSide {
         self.server.shutdown()
     }
 
+    /// Makes the next code; returns when to try again where that fails.
+    fn renew_code(&self) -> Option<Instant> {
+        let renewed = self.code.as_ref().map(|code| code.renew(&self.progress));
+        let error = renewed?.err()?;
+        let text = format!("no new code yet: {error}");
+        self.progress.record(TransferEvent::Warning(text));
+        Some(Instant::now() + CODE_RETRY_PAUSE)
+    }
+
     /// Waits until as many transfers are complete as were asked for, or the server is stopped.
     /// Returns whether all were.
     pub fn wait(self) -> bool {
         let mut left = self.count;
+        let mut renewed_at = None;
         while left != Some(0) {
-            // The workers hold the sender: it is gone when they have ended.
-            if self.completed.recv().is_err() {
-                break;
+            let notice = match renewed_at {
+                None => self.notices.recv().map_err(RecvTimeoutError::from),
+                Some(at) => {
+                    let span = Instant::saturating_duration_since(&at, Instant::now());
+                    self.notices.recv_timeout(span)
+                }
+            };
+            match notice {
+                Ok(Notice::Complete) => left = left.map(|left| left - 1),
+                Ok(Notice::CodeSpent(delay)) => renewed_at = Some(Instant::now() + delay),
+                Err(RecvTimeoutError::Timeout) => renewed_at = self.renew_code(),
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            left = left.map(|left| left - 1);
         }
         let is_complete = left == Some(0);
         if is_complete {
@@ -185,6 +213,22 @@ impl WaitingSide {
         self.server.join();
         is_complete
     }
+}
+
+/// Returns how connections are protected, with the certificate for that.
+fn security_of(
+    encryption: Encryption,
+    kept: &KeptTicket,
+) -> Result<(Security, Option<Arc<TlsAcceptor>>), Error> {
+    if encryption == Encryption::None {
+        return Ok((Security::Plain, None));
+    }
+    let acceptor = acceptor(kept.folder())?;
+    let certificates = acceptor.certificates();
+    let key_sha256 = certificates
+        .first()
+        .map_or([0; 32], |facts| facts.key_sha256);
+    Ok((Security::Encrypted { key_sha256 }, Some(Arc::new(acceptor))))
 }
 
 fn acceptor(folder: &Path) -> Result<TlsAcceptor, Error> {
@@ -270,7 +314,8 @@ struct TransferProtocol(Arc<Shared>);
 struct Shared {
     secret: Secret,
     progress: Arc<TransferProgress>,
-    complete: Sender<()>,
+    notify: Sender<Notice>,
+    code: Option<Arc<CodeGuard>>,
     role: SharedRole,
 }
 
@@ -282,6 +327,7 @@ enum SharedRole {
 /// The state of the worker.
 pub(crate) struct TransferWorker {
     secret: Secret,
+    code: Option<Arc<CodeGuard>>,
     context: RoleContext,
     role: WorkerRole,
 }
@@ -300,9 +346,10 @@ impl Protocol for TransferProtocol {
         let shared = &self.0;
         TransferWorker {
             secret: shared.secret.clone(),
+            code: shared.code.clone(),
             context: RoleContext {
                 progress: Arc::clone(&shared.progress),
-                complete: shared.complete.clone(),
+                notices: shared.notify.clone(),
             },
             role: match &shared.role {
                 SharedRole::Receive(area, options) => {
@@ -327,6 +374,7 @@ impl Protocol for TransferProtocol {
 impl TransferWorker {
     async fn serve(&self, mut connection: Connection) {
         let mut session = Session::default();
+        let mut exchange = CodeExchange::default();
         loop {
             let request = match Request::read(&mut connection).await {
                 Ok(request) => request,
@@ -338,7 +386,15 @@ impl TransferWorker {
                     return connection.close().await;
                 }
             };
-            match self.answer(&request, &mut session, &mut connection).await {
+            let then = match &self.code {
+                Some(code) if request.is_for_code() => {
+                    let peer = connection.peer();
+                    let response = code.answer(&self.context, &request, peer, &mut exchange);
+                    respond(response, &request, &mut connection, Then::KeepAlive).await
+                }
+                _ => self.answer(&request, &mut session, &mut connection).await,
+            };
+            match then {
                 Then::KeepAlive if !request.closes => {}
                 Then::KeepAlive | Then::Close => return connection.close().await,
                 Then::Abort => return connection.abort(),

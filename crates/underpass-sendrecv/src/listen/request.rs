@@ -15,7 +15,7 @@ use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
 
 use crate::body::Body;
 use crate::profile;
-use crate::secret::{Nonces, Prover, Secret, nonce_of, nonce_text, random};
+use crate::secret::{Nonces, Prover, Secret, hex_of, hex_text, random};
 
 /// How long a head may take to arrive once it has begun.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -231,6 +231,12 @@ impl Request {
         })
     }
 
+    /// Returns whether it belongs to the exchange of a code, which has no token yet.
+    pub(crate) fn is_for_code(&self) -> bool {
+        let is_path = self.names == [profile::PROVEN, profile::CODE_NAME];
+        is_path && self.verb == Verb::Post && self.is_encrypted && self.framing == Framing::Empty
+    }
+
     /// Returns the value of a field that is there once.
     pub(crate) fn field(&self, name: &str) -> Option<&[u8]> {
         let mut found = self.fields.iter();
@@ -300,8 +306,7 @@ impl Request {
 
 /// Answers the nonce of the connecting side with our own, and the proof for both.
 fn prove(secret: &Secret, session: &mut Session, nonce: &[u8]) -> Admission {
-    let decoded = str::from_utf8(nonce).ok().and_then(nonce_of);
-    let (Some(connector), Ok(listener)) = (decoded, random()) else {
+    let (Some(connector), Ok(listener)) = (hex_of(nonce), random()) else {
         return Admission::Denied;
     };
     let nonces = Nonces {
@@ -315,7 +320,7 @@ fn prove(secret: &Secret, session: &mut Session, nonce: &[u8]) -> Admission {
     let proof = secret.proof(Prover::Listener, &nonces, b"");
     Admission::Proof(
         ShortResponse::new(Status::NoContent, "")
-            .with(profile::NONCE, nonce_text(&listener))
+            .with(profile::NONCE, hex_text(&listener))
             .with(profile::PROOF, proof.to_hex()),
     )
 }

@@ -15,13 +15,14 @@ use tempfile::TempDir;
 use underpass_net::ConnectionLimits;
 use underpass_sendrecv::{
     Attributes, ConnectOptions, Encryption, Error, Existing, HiddenNames, Item, KeptTicket,
-    ListenOptions, ReceiveOptions, Ticket, TransferRole, WaitingSide, pull, push,
+    ListenOptions, ReceiveOptions, Ticket, TransferProgress, TransferRole, WaitingSide, pull, push,
 };
 use underpass_testkit::{SeededRandom, WAIT_MAX};
 
 /// A waiting side.
 pub(crate) struct Waiting {
     pub(crate) ticket: Ticket,
+    pub(crate) progress: Arc<TransferProgress>,
     shutdown: underpass_net::Shutdown,
     ended: JoinHandle<bool>,
 }
@@ -38,6 +39,7 @@ impl Waiting {
         let listening = WaitingSide::start(role, &options, kept).unwrap();
         Waiting {
             ticket: listening.ticket.clone(),
+            progress: Arc::clone(&listening.progress),
             shutdown: listening.shutdown(),
             ended: spawn(move || listening.wait()),
         }
