@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, fstatvfs, ftruncate,
-    mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, ftruncate, mkdirat,
+    openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -20,6 +20,7 @@ use crate::partial::{Committed, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
 use crate::removal::{holds_mount, may_be_folder, remove_tree};
+use crate::space::FreeSpace;
 
 /// A partial file without a record that is younger may be one whose lock is about to be taken.
 const ORPHAN_AGE: Duration = Duration::from_secs(60);
@@ -118,9 +119,17 @@ impl Area {
     /// # Errors
     /// [`Error::Io`].
     pub fn space(&self, keep_free: u64) -> Result<u64, Error> {
-        let stat = fstatvfs(self.root()).doing("looking at the file system")?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        Ok(free.saturating_sub(keep_free))
+        Ok(FreeSpace::of(self.root(), keep_free)?.bytes())
+    }
+
+    /// Checks that `needed` bytes may be received, and returns how many may.
+    ///
+    /// # Errors
+    /// [`Error::TooFull`], [`Error::Io`].
+    pub fn check_space(&self, needed: u64, keep_free: u64) -> Result<u64, Error> {
+        let space = FreeSpace::of(self.root(), keep_free)?;
+        space.check(needed)?;
+        Ok(space.bytes())
     }
 
     /// Returns a new partial file without a record, which cannot be resumed.

@@ -2,6 +2,8 @@
 
 use rustix::io::Errno;
 
+const MIB: u64 = 1 << 20;
+
 /// Why a file cannot be received, or a folder not changed. Nothing has changed under any visible
 /// name unless the variant says so.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -44,6 +46,25 @@ pub enum Error {
     /// The disk or the quota is full, or less space would be left than is to be kept free.
     #[error("there is not enough space")]
     NoSpace,
+    /// The file system has less space than is needed, beside what is to be kept free.
+    #[error(
+        "there is not enough space: {} MiB are needed and {} MiB are free, of which {} MiB stay \
+         free",
+        needed.div_ceil(MIB),
+        free / MIB,
+        kept / MIB
+    )]
+    TooFull {
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes of these that are kept free.
+        kept: u64,
+    },
+    /// The file system has almost as many files as it can have.
+    #[error("the file system has too few free inodes for more files")]
+    NoInodes,
     /// The file would be larger than the process (`RLIMIT_FSIZE`) or the file system allows.
     #[error("the file is larger than the limit of the process or the file system")]
     TooLarge,

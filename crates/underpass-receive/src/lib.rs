@@ -34,6 +34,7 @@ mod partial;
 mod path;
 mod record;
 mod removal;
+mod space;
 mod tree;
 
 pub use area::{Area, NameKind, SweepSummary, UploadsMax};

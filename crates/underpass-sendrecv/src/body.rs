@@ -8,7 +8,7 @@ use underpass_http::body::chunked::{ChunkedReader, NextPart};
 use underpass_http::status::HttpError;
 use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
 
-/// How long framing may take to arrive.
+/// The time that framing may take to arrive.
 const FRAMING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a body was not read to its end.

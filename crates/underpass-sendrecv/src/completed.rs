@@ -12,6 +12,9 @@ use underpass_http::path::{SitePath, encode_path};
 
 const FILE: &str = "complete";
 
+/// The file that exists when all items are complete.
+const ALL_FILE: &str = "all";
+
 /// The items that are complete.
 #[derive(Debug)]
 pub(crate) struct CompletedItems {
@@ -58,10 +61,22 @@ impl CompletedItems {
         self.items.borrow_mut().insert(name, what);
     }
 
+    /// Records that all items are complete.
+    pub(crate) fn mark_all(&self) {
+        // Without it a later start reports that the other side is gone.
+        let _ = fs::write(self.file.with_file_name(ALL_FILE), "");
+    }
+
+    /// Returns whether all items are complete.
+    pub(crate) fn are_all(&self) -> bool {
+        self.file.with_file_name(ALL_FILE).exists()
+    }
+
     /// Forgets all, when the transfer is complete.
     pub(crate) fn forget(self) {
         // What stays is of a ticket that is not used again.
         let _ = fs::remove_file(&self.file);
+        let _ = fs::remove_file(self.file.with_file_name(ALL_FILE));
         if let Some(folder) = self.file.parent() {
             let _ = fs::remove_dir(folder);
         }
@@ -92,6 +107,9 @@ mod tests {
         assert_eq!(again.get("a ü%\n").as_deref(), Some("12 6"));
         assert_eq!(again.get("tree/").as_deref(), Some("12 5"));
         assert_eq!(again.get("tree"), None);
+        assert!(!again.are_all());
+        again.mark_all();
+        assert!(CompletedItems::open(&state).are_all());
         again.forget();
         assert!(!state.exists());
     }

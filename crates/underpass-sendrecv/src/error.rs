@@ -76,7 +76,7 @@ pub enum Error {
     /// The connection ended early, and could not be restored in time.
     #[error("the connection was lost: {why}; start again with the same ticket to continue")]
     Lost {
-        /// What happened.
+        /// The reason.
         why: String,
     },
     /// A local file cannot be read.
@@ -84,7 +84,7 @@ pub enum Error {
     Source {
         /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The error of the system call.
         errno: Errno,
@@ -126,7 +126,7 @@ pub enum Error {
     /// Something else about this machine.
     #[error("{doing}: {errno}")]
     Local {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// The error of the system call.
         errno: Errno,
@@ -146,6 +146,16 @@ impl Error {
             Error::Lost { .. } => 8,
             Error::WrongCode | Error::CodeRefused { .. } => 9,
             _ => 1,
+        }
+    }
+
+    /// Returns the error for a peer that was reached before.
+    pub(crate) fn or_lost(self) -> Error {
+        match self {
+            Error::Unreachable { tried } => Error::Lost {
+                why: format!("no address answers any more: {}", Tried(&tried)),
+            },
+            error => error,
         }
     }
 

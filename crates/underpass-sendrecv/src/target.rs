@@ -14,7 +14,7 @@ use underpass_receive::{
 use crate::error::Error;
 use crate::profile::SourceStamp;
 
-/// How long an unfinished item is kept.
+/// The time for which an unfinished item is kept.
 pub(crate) const UNFINISHED_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 
 /// Unfinished items of one folder.
@@ -31,7 +31,7 @@ const SOURCE_DETAIL: &str = "source";
 pub struct ReceiveOptions {
     /// The folder.
     pub folder: PathBuf,
-    /// What happens to files that exist.
+    /// The treatment of files that exist.
     pub existing: Existing,
     /// Whether names that begin with a dot are taken.
     pub hidden: HiddenNames,
@@ -41,7 +41,7 @@ pub struct ReceiveOptions {
     pub state: PathBuf,
 }
 
-/// What happens to files that exist.
+/// The treatment of files that exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Existing {
     /// They stay, and the item is refused.

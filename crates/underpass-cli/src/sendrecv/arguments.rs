@@ -22,7 +22,7 @@ const TICKET: &str = "UNDERPASS_TICKET";
 /// Bytes of a line with a ticket or code.
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// How long a connection may move nothing before it is made again.
+/// The time without progress after which a connection is made again.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Send files and folders to another machine, and continue where a lost connection has stopped
@@ -71,7 +71,7 @@ pub(crate) struct ReceiveArguments {
     pub(super) transfer: TransferArguments,
 }
 
-/// What both sides have in common.
+/// The options of both sides.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TransferArguments {
     /// Wait on this port of all interfaces, or at this address: PORT, ADDR or ADDR:PORT
@@ -82,7 +82,7 @@ pub(crate) struct TransferArguments {
     #[arg(long)]
     plain: bool,
 
-    /// Wait, and print a short code to tell somebody instead of a ticket
+    /// Wait, and print a short code for the telephone instead of a ticket
     #[arg(long)]
     code: bool,
 
@@ -234,7 +234,7 @@ impl TransferArguments {
         }
     }
 
-    /// Returns the addresses to connect to instead of those of a ticket with this port.
+    /// Returns the addresses to connect to instead of the ticket's, which has this port.
     pub(super) fn addresses_to(&self, port: u16) -> Result<Vec<SocketAddr>, CommandError> {
         match &self.to {
             Some(text) => resolve(text, Some(port)),
@@ -294,7 +294,7 @@ fn addresses(text: &str) -> Result<Vec<SocketAddr>, CommandError> {
         .collect()
 }
 
-/// Separates a ticket or code from other words; one in the environment counts if there is none.
+/// Separates a ticket or code from other words; without one, that of the environment counts.
 fn separate(words: &[PathBuf]) -> Result<(Option<Invitation>, Vec<PathBuf>), CommandError> {
     let is_invitation = |word: &&PathBuf| word.to_str().is_some_and(Invitation::is_likely);
     let mut found = words.iter().filter(is_invitation);

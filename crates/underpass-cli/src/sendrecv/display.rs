@@ -1,4 +1,4 @@
-//! What is shown of a transfer: events and the progress.
+//! Shows a transfer: its events and its progress.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ struct Shown {
     progress: Arc<TransferProgress>,
     bar: ProgressBar,
     begun: Instant,
-    /// What the other side is told, on a waiting side.
+    /// The lines for the other side, on a waiting side.
     invitation: Option<InvitationLines>,
     json: bool,
     explain: bool,

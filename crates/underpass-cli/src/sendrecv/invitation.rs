@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use underpass_sendrecv::{Item, ItemKind, Security, Ticket, TransferCode, shown};
 
-/// What a waiting side is for.
+/// The purpose of a waiting side.
 pub(super) enum Offering {
     /// It receives into this folder.
     Folder(PathBuf),

@@ -77,6 +77,11 @@ pub enum NextPart {
     End,
 }
 
+/// The longest payload: Linux has no longer file, and offsets of files are signed.
+const PAYLOAD_BYTES_MAX: u64 = i64::MAX as u64;
+
+const TOO_LONG: HttpError = HttpError::bad("the chunked body is longer than any file");
+
 const MALFORMED: HttpError = HttpError::bad("the chunked body is malformed");
 
 impl Default for ChunkedReader {
@@ -159,7 +164,12 @@ impl ChunkedReader {
     /// Counts the bytes that the last byte announced or consumed.
     fn count(&mut self) -> Result<(), HttpError> {
         match self.state {
-            ChunkedState::Data(left) => self.data = self.data.saturating_add(left),
+            ChunkedState::Data(left) => {
+                let data = self.data.checked_add(left);
+                self.data = data
+                    .filter(|data| *data <= PAYLOAD_BYTES_MAX)
+                    .ok_or(TOO_LONG)?;
+            }
             ChunkedState::Extension(..) | ChunkedState::Trailer(_) => self.extras += 1,
             _ => {}
         }
@@ -309,10 +319,21 @@ mod tests {
     fn a_huge_chunk_is_announced_before_it_comes() {
         let mut body = ChunkedReader::new();
         assert_eq!(
-            body.read(b"FFFFFFFFFFFFFFFF\r\n"),
+            body.read(b"7FFFFFFFFFFFFFFF\r\n"),
             Ok((18, BodyPosition::Within))
         );
-        assert_eq!(body.announced(), u64::MAX);
+        assert_eq!(body.announced(), i64::MAX as u64);
+    }
+
+    #[test]
+    fn a_body_that_no_file_could_hold_is_refused_before_it_comes() {
+        for body in [
+            &b"FFFFFFFFFFFFFFFF\r\n"[..],
+            b"8000000000000000\r\n",
+            b"1\r\nx\r\n7FFFFFFFFFFFFFFF\r\n",
+        ] {
+            assert_eq!(read_all(body), Err(TOO_LONG), "{}", body.escape_ascii());
+        }
     }
 
     #[test]

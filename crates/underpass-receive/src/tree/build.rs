@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, fstatvfs, ftruncate, linkat,
-    openat, statat, symlinkat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, ftruncate, linkat, openat,
+    statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_tar::{Member, MemberKind, ReadMember};
@@ -13,6 +13,7 @@ use underpass_tar::{Member, MemberKind, ReadMember};
 use crate::beneath::{FOLDER, open_beneath};
 use crate::checkpoint::FolderState;
 use crate::error::{Doing, Error};
+use crate::space::FreeSpace;
 use crate::tree::error::TreeFault;
 use crate::tree::file::UnfinishedFile;
 use crate::tree::folders::TreeFolders;
@@ -59,8 +60,9 @@ pub(super) struct TreeBuilder {
     /// Whether names that are taken may be those of members that arrived after the last checkpoint
     /// of a former process.
     may_replace: bool,
-    /// Bytes that may be taken before the file system is looked at again.
+    /// Bytes and inodes that may be taken before the file system is looked at again.
     space_left: u64,
+    inodes_left: u64,
 }
 
 impl TreeBuilder {
@@ -73,6 +75,7 @@ impl TreeBuilder {
             made: BTreeMap::new(),
             may_replace,
             space_left: 0,
+            inodes_left: 0,
         }
     }
 
@@ -133,13 +136,13 @@ impl TreeBuilder {
     /// Takes space from what the receiver may fill.
     fn reserve(&mut self, content: u64) -> Result<(), Error> {
         let wanted = content.saturating_add(MEMBER_BYTES);
-        if self.space_left < wanted {
-            let stat = fstatvfs(self.folders.root()).doing("looking at the file system")?;
-            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            self.space_left = free.saturating_sub(self.settings.keep_free);
+        if self.space_left < wanted || self.inodes_left == 0 {
+            let space = FreeSpace::of(self.folders.root(), self.settings.keep_free)?;
+            space.check(wanted)?;
+            (self.space_left, self.inodes_left) = (space.bytes(), space.inodes);
         }
-        let left = self.space_left.checked_sub(wanted);
-        self.space_left = left.ok_or(Error::NoSpace)?;
+        self.inodes_left = self.inodes_left.checked_sub(1).ok_or(Error::NoInodes)?;
+        self.space_left -= wanted;
         Ok(())
     }
 

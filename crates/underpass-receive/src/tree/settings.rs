@@ -87,7 +87,7 @@ pub struct TreeLimits {
 impl Default for TreeLimits {
     fn default() -> TreeLimits {
         TreeLimits {
-            members_max: 50_000_000,
+            members_max: 10_000_000,
             bytes_max: i64::MAX as u64,
             depth_max: 128,
             name_bytes_max: 255,

@@ -1,4 +1,4 @@
-//! Codes: short texts that one person tells another, and that lead to a ticket once.
+//! Codes: short texts for the telephone, which are exchanged for a ticket.
 //!
 //! ```text
 //!  7-lamp-river-goose@192.0.2.7:4711

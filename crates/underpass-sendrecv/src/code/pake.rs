@@ -8,7 +8,8 @@
 //!  compares ◄───────────── ticket, confirmation ───
 //! ```
 //!
-//! Who does not know the code learns whether one guess is right, and nothing else. The identities
+//! A side that does not know the code learns whether one guess is right, and nothing else. The
+//! identities
 //! contain the hash of the listener's public key: whoever terminates TLS in between has another
 //! one, and is a wrong guess.
 

@@ -11,6 +11,9 @@ use crate::connect::peer::Peer;
 use crate::error::Error;
 use crate::progress::{TransferEvent, TransferProgress};
 
+/// The time for which the end is reported to a peer that cannot be reached.
+const CONCLUDE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The pauses between attempts.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(100),
@@ -45,7 +48,16 @@ impl<'o> Link<'o> {
         Ok(link)
     }
 
-    /// Returns the connection, which is made if there is none.
+    /// Reports that everything is stored, for a short time, and closes the connection.
+    pub(super) async fn conclude(mut self) -> Result<(), Error> {
+        let told = self.persist_for(CONCLUDE_TIMEOUT, Peer::complete).await;
+        if let Some(peer) = self.peer {
+            peer.connection.end();
+        }
+        told
+    }
+
+    /// Returns the connection, and makes one first if necessary.
     pub(super) async fn peer(&mut self) -> Result<&mut Peer, Error> {
         if self.peer.as_ref().is_some_and(Peer::is_spent) {
             self.peer = None;
@@ -65,6 +77,15 @@ impl<'o> Link<'o> {
     /// Makes attempts until one succeeds, fails for good, or nothing was reached for too long.
     pub(super) async fn persist<T>(
         &mut self,
+        attempt: impl AsyncFnMut(&mut Peer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.persist_for(self.options.retry_timeout, attempt).await
+    }
+
+    /// Makes attempts like [`persist`](Self::persist), for another time.
+    pub(super) async fn persist_for<T>(
+        &mut self,
+        timeout: Duration,
         mut attempt: impl AsyncFnMut(&mut Peer) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut lost_since: Option<Instant> = None;
@@ -90,8 +111,8 @@ impl<'o> Link<'o> {
             };
             self.peer = None;
             let since = *lost_since.get_or_insert_with(Instant::now);
-            if since.elapsed() >= self.options.retry_timeout {
-                return Err(error);
+            if since.elapsed() >= timeout {
+                return Err(error.or_lost());
             }
             self.progress.record(TransferEvent::Lost(error.to_string()));
             let pause = pauses.next().unwrap_or(&PAUSES[PAUSES.len() - 1]);

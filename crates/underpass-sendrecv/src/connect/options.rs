@@ -16,6 +16,6 @@ pub struct ConnectOptions {
     pub to: Vec<SocketAddr>,
     /// The limits of the connection.
     pub limits: ConnectionLimits,
-    /// How long a lost connection is tried to be made again.
+    /// The time for which attempts to restore a lost connection are made.
     pub retry_timeout: Duration,
 }

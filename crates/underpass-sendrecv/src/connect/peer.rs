@@ -27,19 +27,19 @@ use crate::profile;
 use crate::secret::{Nonces, Prover, Secret, hex_of, hex_text, random};
 use crate::ticket::Security;
 
-/// How long an attempt to connect may take.
+/// The time that an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between the starts of attempts to several addresses (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// How long a response may take.
+/// The time that a response may take.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the response to a body may take: the receiver syncs what it has stored.
+/// The time that the response to a body may take: the receiver syncs the file first.
 const STORED_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long a response is waited for after the peer has stopped taking the request.
+/// The time to wait for a response after the peer has stopped taking the request.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -58,7 +58,7 @@ pub(crate) struct Peer {
     is_spent: bool,
 }
 
-/// What the proofs of a connection are made of.
+/// The content of a connection's proofs.
 struct Proofs {
     secret: Secret,
     nonces: Nonces,
@@ -71,7 +71,7 @@ pub(crate) struct Ask<'r> {
     pub(crate) method: &'static str,
     /// The name of an item, none for the transfer itself.
     pub(crate) name: Option<&'r str>,
-    /// What follows the name: a slash for a tree, or a query.
+    /// The part after the name: a slash for a tree, or a query.
     pub(crate) suffix: &'static str,
     pub(crate) framing: Framing,
     pub(crate) fields: Vec<(&'static str, String)>,
@@ -236,6 +236,22 @@ impl Peer {
         self.next_reply(to, REPLY_TIMEOUT, Interim::Skipped).await
     }
 
+    /// Reports that everything is stored, and that this side knows it.
+    pub(crate) async fn complete(&mut self) -> Result<(), Error> {
+        let ask = Ask {
+            method: "POST",
+            name: None,
+            suffix: "?complete",
+            framing: Framing::Empty,
+            fields: Vec::new(),
+        };
+        let reply = self.fetch(&ask).await?;
+        match reply.status {
+            204 => Ok(()),
+            _ => Err(self.refusal(reply).await),
+        }
+    }
+
     /// Reads the head of the response to a body.
     pub(crate) async fn reply(&mut self, to: ResponseTo) -> Result<Reply, Error> {
         self.next_reply(to, STORED_TIMEOUT, Interim::Skipped).await
@@ -345,7 +361,7 @@ impl Peer {
     }
 }
 
-/// What becomes of interim responses.
+/// Whether interim responses are returned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Interim {
     Skipped,

@@ -70,6 +70,8 @@ pub fn push(
             }
             progress.files.fetch_add(1, Relaxed);
         }
+        // Everything is stored: the receiver ends without this, only later.
+        let _ = link.conclude().await;
         Ok(())
     })
 }
@@ -142,7 +144,7 @@ fn status_of<'n>(name: &'n str, suffix: &'static str) -> Ask<'n> {
     }
 }
 
-/// Where a file starts that the receiver may have a part of.
+/// The start of a file that the receiver may have a part of.
 enum Start {
     /// It has all of it.
     Complete,

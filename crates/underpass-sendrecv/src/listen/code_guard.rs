@@ -1,5 +1,4 @@
-//! The code of a waiting side: who proves that he knows it gets the ticket, and a wrong guess ends
-//! it.
+//! The code of a waiting side: a proof of knowing it gets the ticket, and a wrong guess ends it.
 //!
 //! ```text
 //!  code ── wrong guess ──► none ── delay, longer each time ──► next code
@@ -29,8 +28,8 @@ const DELAY_MIN: Duration = Duration::from_secs(1);
 /// The longest delay: a year of guesses finds a code with a probability of 1 in 40,000.
 const DELAY_MAX: Duration = Duration::from_secs(600);
 
-/// How long an address is refused after its second wrong guess; four times as long after each
-/// further one.
+/// The time for which an address is refused after its second wrong guess; four times as long after
+/// each further one.
 const BLOCKED_MIN: Duration = Duration::from_secs(10);
 
 /// The longest time for which an address is refused.
@@ -132,7 +131,7 @@ impl CodeGuard {
         answered.unwrap_or_else(|refusal| refusal)
     }
 
-    /// Answers the first message of the exchange with the second one. Neither tells anything about
+    /// Answers the first message of the exchange with the second one. Neither reveals anything about
     /// the code.
     fn begin(
         &self,

@@ -14,6 +14,7 @@ mod receive;
 mod request;
 mod state;
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::AddAssign;
 use std::path::Path;
@@ -51,6 +52,10 @@ use crate::ticket::{ADDRESSES_MAX, Security, Ticket};
 /// keep out who has the ticket.
 const CONNECTIONS_MAX: usize = 1024;
 
+/// The time for which a sender may take to confirm that it has the last response, and to come back
+/// if it has not.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The pause before another attempt to make a code.
 const CODE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
@@ -78,7 +83,7 @@ pub enum Encryption {
     None,
 }
 
-/// What a waiting side does.
+/// The role of a waiting side.
 #[derive(Debug)]
 pub enum TransferRole {
     /// It receives items into a folder.
@@ -92,7 +97,7 @@ pub struct WaitingSide {
     server: Server<Nothing>,
     /// The ticket for the other side.
     pub ticket: Ticket,
-    /// What happens.
+    /// Progress and events.
     pub progress: Arc<TransferProgress>,
     notices: Receiver<Notice>,
     code: Option<Arc<CodeGuard>>,
@@ -350,6 +355,7 @@ impl Protocol for TransferProtocol {
             context: RoleContext {
                 progress: Arc::clone(&shared.progress),
                 notices: shared.notify.clone(),
+                unconfirmed: Cell::default(),
             },
             role: match &shared.role {
                 SharedRole::Receive(area, options) => {
@@ -375,12 +381,24 @@ impl TransferWorker {
     async fn serve(&self, mut connection: Connection) {
         let mut session = Session::default();
         let mut exchange = CodeExchange::default();
+        let mut is_unconfirmed = false;
         loop {
-            let request = match Request::read(&mut connection).await {
-                Ok(request) => request,
-                Err(NoRequest::End) => return connection.close().await,
-                Err(NoRequest::Failed) => return connection.end(),
-                Err(NoRequest::Invalid(error)) => {
+            let read = Request::read(&mut connection);
+            let read = match is_unconfirmed {
+                true => tokio::time::timeout(CONFIRM_TIMEOUT, read).await,
+                false => Ok(read.await),
+            };
+            let request = match read {
+                Ok(Ok(request)) => request,
+                // The sender may not have the last response: it comes back then, and asks.
+                _ if is_unconfirmed => {
+                    drop(connection);
+                    tokio::time::sleep(CONFIRM_TIMEOUT).await;
+                    return self.context.give_up_confirmation();
+                }
+                Err(_) | Ok(Err(NoRequest::End)) => return connection.close().await,
+                Ok(Err(NoRequest::Failed)) => return connection.end(),
+                Ok(Err(NoRequest::Invalid(error))) => {
                     let how = (request::Verb::Other, true);
                     let _ = ShortResponse::from(error).send(&mut connection, how).await;
                     return connection.close().await;
@@ -395,6 +413,11 @@ impl TransferWorker {
                 _ => self.answer(&request, &mut session, &mut connection).await,
             };
             match then {
+                Then::Confirm => {
+                    let unconfirmed = &self.context.unconfirmed;
+                    unconfirmed.set(unconfirmed.get() + 1);
+                    is_unconfirmed = true;
+                }
                 Then::KeepAlive if !request.closes => {}
                 Then::KeepAlive | Then::Close => return connection.close().await,
                 Then::Abort => return connection.abort(),

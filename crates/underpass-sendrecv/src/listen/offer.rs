@@ -53,7 +53,7 @@ impl OfferRole {
         let response = match (request.verb, names, item) {
             (Verb::Get | Verb::Head, [], _) => ShortResponse::new(Status::Ok, self.list()),
             // The receiver has stored everything.
-            (Verb::Post, [], _) if request.query.as_deref() == Some("complete") => {
+            (Verb::Post, ..) if request.is_completion(names) => {
                 let response = ShortResponse::new(Status::NoContent, "");
                 let then = respond(response, request, connection, Then::KeepAlive).await;
                 worker.completed();

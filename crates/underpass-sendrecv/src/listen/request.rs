@@ -17,10 +17,10 @@ use crate::body::Body;
 use crate::profile;
 use crate::secret::{Nonces, Prover, Secret, hex_of, hex_text, random};
 
-/// How long a head may take to arrive once it has begun.
+/// The time that a head may take to arrive after its first byte.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a request wants.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verb {
     Get,
@@ -235,6 +235,12 @@ impl Request {
     pub(crate) fn is_for_code(&self) -> bool {
         let is_path = self.names == [profile::PROVEN, profile::CODE_NAME];
         is_path && self.verb == Verb::Post && self.is_encrypted && self.framing == Framing::Empty
+    }
+
+    /// Returns whether it reports the end of a transfer, on the path of the transfer itself.
+    pub(crate) fn is_completion(&self, names: &[String]) -> bool {
+        let is_report = self.query.as_deref() == Some("complete");
+        self.verb == Verb::Post && names.is_empty() && is_report
     }
 
     /// Returns the value of a field that is there once.

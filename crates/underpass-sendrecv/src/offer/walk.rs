@@ -21,7 +21,7 @@ pub(crate) struct WalkEntry {
     pub(crate) content: Content,
 }
 
-/// What an entry consists of.
+/// The kind of an entry.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// A regular file, open for reading.

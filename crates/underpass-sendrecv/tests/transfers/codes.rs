@@ -304,7 +304,7 @@ fn hostile_fields_are_refused_and_are_no_guess() {
                 ["400", "410"].contains(&status(&answer)),
                 "{fields}: {answer}"
             );
-            // Where the first request has failed there is nothing to confirm.
+            // After a first request that failed, the second one is refused.
             let answer = client.post(&format!("Underpass-Proof: {}", "0".repeat(64)));
             assert_eq!(status(&answer), "400", "{fields}: {answer}");
         }
@@ -337,7 +337,7 @@ fn a_hundred_guesses_are_few() {
     });
 }
 
-/// A side in between, with a key of its own: it decrypts what one says, and encrypts it for the
+/// A side in between, with another key: it decrypts what one says, and encrypts it for the
 /// other.
 #[derive(Clone)]
 struct InBetween(SocketAddr);

@@ -1,13 +1,19 @@
 //! Transfers that are cut again and again, and continue.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::spawn;
 
-use underpass_sendrecv::{Attributes, Encryption, Item, TransferEvent, pull, push};
+use underpass_sendrecv::{
+    Attributes, Encryption, Item, Secret, Security, Ticket, TransferEvent, pull, push,
+};
 use underpass_testkit::{content, within};
 
 use super::kit::{CuttingProxy, Folders, items, make_tree, options, receive, send, tree_of};
+use crate::completed::CompletedItems;
 
 /// Cuts of each transfer.
 const CUTS: u64 = 12;
@@ -192,5 +198,78 @@ fn items_that_are_complete_are_neither_sent_again_nor_in_the_way() {
             );
             assert!(fs::read(folders.to().join("big")).unwrap() == body);
         }
+    });
+}
+
+/// A proxy that cuts the first connection on which the receiver reports that it has stored
+/// something, instead of passing that on.
+fn losing_proxy(to: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let is_lost = Arc::new(AtomicBool::new(false));
+    spawn(move || {
+        // The test ends with the second connection.
+        for client in listener.incoming().take(2) {
+            let (client, server) = (client.unwrap(), TcpStream::connect(to).unwrap());
+            let (mut asking, mut asked) =
+                (client.try_clone().unwrap(), server.try_clone().unwrap());
+            spawn(move || {
+                let _ = std::io::copy(&mut asking, &mut asked);
+                let _ = asked.shutdown(Shutdown::Write);
+            });
+            let is_lost = Arc::clone(&is_lost);
+            spawn(move || lose_stored((server, client), &is_lost));
+        }
+    });
+    address
+}
+
+fn lose_stored((mut server, mut client): (TcpStream, TcpStream), is_lost: &AtomicBool) {
+    let mut said = vec![0; 32 << 10];
+    while let Ok(count @ 1..) = server.read(&mut said) {
+        let said = &said[..count];
+        let is_stored = said.windows(12).any(|words| words == b"HTTP/1.1 201");
+        if is_stored && !is_lost.swap(true, Relaxed) {
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+            return;
+        }
+        if client.write_all(said).is_err() {
+            return;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Write);
+}
+
+#[test]
+fn a_sender_that_has_lost_the_last_response_asks_again() {
+    within(|| {
+        let folders = Folders::new();
+        let path = folders.from().join("image");
+        fs::write(&path, content(9, 300_000)).unwrap();
+        let waiting = folders.receiver(Encryption::None);
+        let proxy = losing_proxy(waiting.address());
+        send(&options(&waiting.ticket, Some(proxy)), &items(&[path])).unwrap();
+        waiting.complete();
+        assert!(fs::read(folders.to().join("image")).unwrap() == content(9, 300_000));
+    });
+}
+
+#[test]
+fn a_receiver_that_has_everything_needs_no_sender() {
+    within(|| {
+        let folders = Folders::new();
+        let nobody = Ticket {
+            security: Security::Plain,
+            secret: Secret::of([1; 16]),
+            port: 1,
+            addresses: vec!["127.0.0.1".parse().unwrap()],
+        };
+        let failed = receive(&options(&nobody, None), &folders.target()).unwrap_err();
+        assert_eq!(failed.exit_code(), 7);
+        let complete = CompletedItems::open(&folders.target().state);
+        complete.add("image".to_owned(), "300000".to_owned());
+        complete.mark_all();
+        receive(&options(&nobody, None), &folders.target()).unwrap();
     });
 }

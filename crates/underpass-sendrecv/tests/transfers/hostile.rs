@@ -119,6 +119,35 @@ fn names_stay_within_the_folder() {
 }
 
 #[test]
+fn lengths_that_no_file_has_are_the_senders_fault() {
+    within(|| {
+        let folders = Folders::new();
+        let waiting = folders.receiver(Encryption::None);
+        let token = waiting.ticket.secret.token();
+        let put = |target: &str, framing: &str| {
+            let request = format!(
+                "PUT /{token}/{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{framing}"
+            );
+            raw(&waiting, &request)[9..12].to_owned()
+        };
+        for size in ["ffffffffffffffff", "8000000000000000"] {
+            let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{size}\r\nabc");
+            for target in ["f", "f/", ""] {
+                assert_eq!(put(target, &chunked), "400", "{size} {target}");
+            }
+        }
+        // A length is compared with the space.
+        for length in [u64::MAX, i64::MAX as u64 + 1, i64::MAX as u64] {
+            let known = format!("Content-Length: {length}\r\n\r\nabc");
+            let status = put("f", &known);
+            assert!(["400", "507"].contains(&&*status), "{length}: {status}");
+        }
+        assert!(folders.received().is_empty());
+        waiting.stop();
+    });
+}
+
+#[test]
 fn a_proof_is_for_one_request_of_one_connection() {
     within(|| {
         let folders = Folders::new();

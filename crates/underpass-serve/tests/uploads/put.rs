@@ -104,6 +104,8 @@ fn chunks_of_any_size_make_the_same_file() {
     }
     let malformed = "PUT /bad HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcX";
     assert_eq!(server.ask(malformed).status, 400);
+    let endless = malformed.replace("\r\n3\r\nabcX", "\r\nffffffffffffffff\r\nabc");
+    assert_eq!(server.ask(endless).status, 400);
     assert!(!server.site().join("bad").exists());
     assert_nothing_partial(&server);
 }

@@ -100,10 +100,8 @@ impl ItemFetch<'_> {
 
     fn create(&self, now: &SourceStamp) -> Result<PartialFile, Error> {
         let failed = |error| self.failed(error);
-        let space = self.area.space(self.options.keep_free).map_err(failed)?;
-        if now.size > space {
-            return Err(failed(ReceiveFault::NoSpace));
-        }
+        let checked = self.area.check_space(now.size, self.options.keep_free);
+        checked.map_err(failed)?;
         target::create(self.area, &self.path, (now.size, Some(*now))).map_err(failed)
     }
 

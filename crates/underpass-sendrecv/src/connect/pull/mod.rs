@@ -16,7 +16,7 @@ use crate::connect::options::ConnectOptions;
 use crate::connect::peer::{Ask, Peer};
 use crate::error::Error;
 use crate::list::{OfferedItem, OfferedKind};
-use crate::progress::TransferProgress;
+use crate::progress::{TransferEvent, TransferProgress};
 use crate::target::ReceiveOptions;
 
 /// Bytes of the list of items.
@@ -43,11 +43,18 @@ pub fn pull(
 ) -> Result<(), Error> {
     let area = target.open()?;
     block_on(async {
-        let mut link = Link::open(options, progress).await?;
+        let complete_items = CompletedItems::open(&target.state);
+        let mut link = match Link::open(options, progress).await {
+            // Only the end of this process was missing.
+            Err(Error::Unreachable { .. }) if complete_items.are_all() => {
+                complete_items.forget();
+                return Ok(());
+            }
+            link => link?,
+        };
         let items = link.persist(list).await?;
         let total = items.iter().map(|item| item.size).sum();
         progress.total.store(total, Relaxed);
-        let complete_items = CompletedItems::open(&target.state);
         for item in &items {
             let fetched = ItemFetch::new(item, &area, target, progress)?;
             if complete_items.get(&fetched.key()).is_some() && area.stat(&fetched.path).is_ok() {
@@ -68,7 +75,16 @@ pub fn pull(
             complete_items.add(fetched.key(), item.size.to_string());
             progress.files.fetch_add(1, Relaxed);
         }
-        link.persist(complete).await?;
+        complete_items.mark_all();
+        match link.conclude().await {
+            // A sender that is gone is no reason to fail.
+            Err(error) if error.is_passing() => {
+                let text =
+                    "everything is stored; the other side does not know it, and may still wait";
+                progress.record(TransferEvent::Warning(text.to_owned()));
+            }
+            concluded => concluded?,
+        }
         complete_items.forget();
         Ok(())
     })
@@ -86,19 +102,6 @@ async fn list(peer: &mut Peer) -> Result<Vec<OfferedItem>, Error> {
         status: 200,
         why: "its list of items is malformed".to_owned(),
     })
-}
-
-/// Says that everything is stored.
-async fn complete(peer: &mut Peer) -> Result<(), Error> {
-    let ask = Ask {
-        method: "POST",
-        ..get(None, "?complete")
-    };
-    let reply = peer.fetch(&ask).await?;
-    match reply.status {
-        204 => Ok(()),
-        _ => Err(peer.refusal(reply).await),
-    }
 }
 
 fn get<'n>(name: Option<&'n str>, suffix: &'static str) -> Ask<'n> {

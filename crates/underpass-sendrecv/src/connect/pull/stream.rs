@@ -18,6 +18,8 @@ impl ItemFetch<'_> {
         let mut account = Account::default();
         let mut at = 0;
         loop {
+            let checked = self.area.check_space(SLICE_BYTES, self.options.keep_free);
+            checked.map_err(|error| self.failed(error))?;
             let (body, connection) = (&mut reply.body, &mut peer.connection);
             let place = (at, SLICE_BYTES);
             let moved = body.move_to_file(connection, &**partial.file(), place, &mut account);

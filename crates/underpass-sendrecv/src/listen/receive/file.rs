@@ -83,8 +83,8 @@ impl ReceiveRole {
     ) -> Result<Option<SourceStamp>, ReceiveStop> {
         let (start, total) = extent(request, body)?;
         let source = request.field(profile::SOURCE).and_then(SourceStamp::parse);
-        self.check_room(target, total.map(|total| total - start))
-            .await?;
+        let owed = total.map(|total| total - start);
+        let room = self.check_room(target, owed).await?;
         let mut partial = self
             .partial(request, target, (start, total), source)
             .await?;
@@ -96,7 +96,7 @@ impl ReceiveRole {
         }
         request.invite(connection).await?;
         let mut account = Account::default();
-        let len = total.map_or(u64::MAX - start, |total| total - start);
+        let len = owed.unwrap_or(room);
         let file = Arc::clone(partial.file());
         let received = {
             let moving = body.move_to_file(connection, &*file, (start, len), &mut account);
@@ -107,16 +107,15 @@ impl ReceiveRole {
             }
         };
         worker.progress.moved(&account);
-        match received {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => {
-                self.keep(partial).await;
-                return Err(failure(error));
-            }
-            None => {
-                self.keep(partial).await;
-                return Err(ReceiveStop::Lost);
-            }
+        let stop = match received {
+            Some(Ok(_)) if owed.is_none() => self.surplus(target, connection, (body, room)).await,
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(failure(error)),
+            None => Some(ReceiveStop::Lost),
+        };
+        if let Some(stop) = stop {
+            self.keep(partial).await;
+            return Err(stop);
         }
         let size = partial.size()?;
         if total.is_some_and(|total| total != size) {
@@ -135,6 +134,23 @@ impl ReceiveRole {
             bytes: size,
         });
         Ok(source)
+    }
+
+    /// Returns the refusal of a body of unknown length that is longer than the room for it.
+    async fn surplus(
+        &self,
+        target: &RelativePath,
+        connection: &mut Connection,
+        (body, room): (&mut Body, u64),
+    ) -> Option<ReceiveStop> {
+        match body.next(connection).await {
+            Ok(0) => None,
+            Ok(_) => {
+                let full = self.check_room(target, Some(room.saturating_add(1))).await;
+                Some(full.err().unwrap_or(ReceiveFault::NoSpace).into())
+            }
+            Err(error) => Some(failure(error)),
+        }
     }
 
     /// Returns the partial file that the body continues, or a new one.

@@ -58,6 +58,13 @@ impl ReceiveRole {
         names: &[String],
         connection: &mut Connection,
     ) -> Then {
+        // The sender knows that everything is stored.
+        if request.is_completion(names) {
+            let response = ShortResponse::new(Status::NoContent, "");
+            let then = respond(response, request, connection, Then::Close).await;
+            worker.completed();
+            return then;
+        }
         let answered = match (request.verb, names, request.form) {
             (Verb::Put, [name], PathForm::File) => {
                 self.put_file(worker, request, name, connection).await
@@ -84,9 +91,14 @@ impl ReceiveRole {
         match answered {
             Ok(response) => {
                 let remaining = request.number(profile::REMAINING).unwrap_or(0);
+                let is_native = request.field(profile::VERSION).is_some();
                 let is_last = request.verb == Verb::Put && remaining == 0;
-                let then = respond(response, request, connection, Then::KeepAlive).await;
-                if is_last && then != Then::Abort {
+                let then = match is_last {
+                    true if is_native => Then::Confirm,
+                    _ => Then::KeepAlive,
+                };
+                let then = respond(response, request, connection, then).await;
+                if is_last && !is_native && then != Then::Abort {
                     worker.completed();
                 }
                 then
@@ -109,11 +121,12 @@ impl ReceiveRole {
         there.is_ok().then_some(known)
     }
 
+    /// Checks that an item may have its name, and has room. Returns how many bytes may be received.
     async fn check_room(
         &self,
         target: &RelativePath,
         length: Option<u64>,
-    ) -> Result<(), ReceiveFault> {
+    ) -> Result<u64, ReceiveFault> {
         let (area, target) = (Arc::clone(&self.area), target.clone());
         let (keep_free, overwrite) = (self.options.keep_free, self.options.overwrite());
         blocking(move || {
@@ -125,10 +138,7 @@ impl ReceiveRole {
                 }
                 Ok(_) => {}
             }
-            match length.unwrap_or(0) > area.space(keep_free)? {
-                true => Err(ReceiveFault::NoSpace),
-                false => Ok(()),
-            }
+            area.check_space(length.unwrap_or(0), keep_free)
         })
         .await
     }

@@ -72,7 +72,9 @@ pub(super) fn refusal(error: &ReceiveFault) -> ShortResponse {
         ReceiveFault::Exists | ReceiveFault::IsFolder | ReceiveFault::NotAFolder => {
             Status::Conflict
         }
-        ReceiveFault::NoSpace => Status::InsufficientStorage,
+        ReceiveFault::NoSpace | ReceiveFault::TooFull { .. } | ReceiveFault::NoInodes => {
+            Status::InsufficientStorage
+        }
         ReceiveFault::Denied | ReceiveFault::Link => Status::Forbidden,
         ReceiveFault::Busy => Status::Locked,
         ReceiveFault::TooMany => Status::ServiceUnavailable,

@@ -248,7 +248,7 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
             Status::Locked,
             "another server process receives this upload; try again later",
         ),
-        ReceiveFault::NoSpace => (
+        ReceiveFault::NoSpace | ReceiveFault::TooFull { .. } | ReceiveFault::NoInodes => (
             Status::InsufficientStorage,
             "there is not enough space, or less would be left than `keep-free`",
         ),
