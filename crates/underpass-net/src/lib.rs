@@ -69,6 +69,7 @@ pub use admission::proxy_protocol;
 pub use connection::connector::Connector;
 pub use connection::input::FrameBuffer;
 pub use connection::receive::InboundRate;
+pub use connection::silence::PeerWatch;
 pub use connection::wait::{WakeHandle, WhileDraining};
 pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};

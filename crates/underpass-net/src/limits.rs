@@ -204,6 +204,15 @@ pub(crate) const EVICTION_SHARE: usize = 1_024;
 /// The maximum number of connections that are closed at a time.
 pub(crate) const EVICTED_MAX: usize = 32;
 
+/// The interval of keep-alive probes on watched connections, and the number of probes without an
+/// answer after which the kernel ends one.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const KEEPALIVE_PROBES: u32 = 4;
+
+/// Packets without an answer after which a silent peer counts as gone: with the shortest timeout
+/// for retransmissions these are sent within 1.4 s.
+pub(crate) const UNANSWERED_MIN: u32 = 3;
+
 /// The pause before connecting again to a Unix socket whose queue is full.
 pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
 

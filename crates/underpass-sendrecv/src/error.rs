@@ -89,6 +89,15 @@ pub enum Error {
         /// The error of the system call.
         errno: Errno,
     },
+    /// A path has no name under which it could be stored.
+    #[error(
+        "{} has no name to store it under: send the files and folders in it",
+        path.display()
+    )]
+    Nameless {
+        /// The path.
+        path: PathBuf,
+    },
     /// A local file changed while it was sent, so that the copy may be a mixture.
     #[error("{} changed while it was sent; send it again", path.display())]
     Changed {

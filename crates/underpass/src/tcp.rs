@@ -8,6 +8,7 @@ use std::array;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -80,6 +81,29 @@ pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
     })
 }
 
+/// The answers of a peer to what was sent to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Silence {
+    /// Retransmissions and window probes since the last answer.
+    pub unanswered: u32,
+    /// The time since anything last arrived.
+    pub heard_before: Duration,
+}
+
+/// Returns whether a peer answers, even if it only acknowledges that it takes nothing now
+/// (`TCP_INFO`, tcp(7)). Does not block.
+///
+/// # Errors
+/// The error of getsockopt(2); `EOPNOTSUPP` for a socket that is not TCP.
+pub fn silence(socket: impl AsFd) -> Result<Silence, Errno> {
+    let info = info(socket)?;
+    let millis = word(&info, LAST_DATA_AT).min(word(&info, LAST_ACKNOWLEDGEMENT_AT));
+    Ok(Silence {
+        unanswered: u32::from(info[RETRANSMITS_AT]) + u32::from(info[PROBES_AT]),
+        heard_before: Duration::from_millis(millis.into()),
+    })
+}
+
 fn info(socket: impl AsFd) -> Result<[u8; INFO_BYTES], Errno> {
     let mut info = [0; INFO_BYTES];
     match sys::option(socket.as_fd(), SocketOption::TcpInfo, &mut info)? {
@@ -113,9 +137,14 @@ const SEND_BUFFER_AT: usize = 3 * 4;
 const QUEUED_AT: usize = 5 * 4;
 const MEMORY_BYTES: usize = 6 * 4;
 
-/// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets), `tcpi_rtt` (µs),
-/// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All exist since Linux 4.6.
+/// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_retransmits`, `tcpi_probes`,
+/// `tcpi_unacked` (packets), `tcpi_last_data_recv`, `tcpi_last_ack_recv` (ms), `tcpi_bytes_acked`,
+/// `tcpi_notsent_bytes`. All exist since Linux 4.6.
+const RETRANSMITS_AT: usize = 2;
+const PROBES_AT: usize = 3;
 const UNACKNOWLEDGED_AT: usize = 24;
+const LAST_DATA_AT: usize = 52;
+const LAST_ACKNOWLEDGEMENT_AT: usize = 56;
 const ACKNOWLEDGED_AT: usize = 120;
 const NOT_SENT_AT: usize = 144;
 const INFO_BYTES: usize = 148;
@@ -146,6 +175,12 @@ mod tests {
             (first.outstanding == Outstanding::Nothing).then_some(first)
         });
         assert_eq!(first.acknowledged, 1000);
+        let silence = silence(&server).unwrap();
+        assert_eq!(silence.unanswered, 0);
+        assert!(
+            silence.heard_before < underpass_testkit::WAIT_MAX,
+            "{silence:?}"
+        );
         server.set_nonblocking(true).unwrap();
         let mut sent = 0;
         while let Ok(count) = server.write(&[2; 1 << 16]) {

@@ -64,6 +64,7 @@ pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
 /// A message for the user, and the exit code.
 pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
     let (invitation, folder) = arguments.invitation_and_folder()?;
+    check_is_local(&folder)?;
     make_folder(&folder)?;
     let mut target = arguments.target(folder);
     let transfer = &arguments.transfer;
@@ -88,6 +89,7 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
 }
 
 fn items(paths: &[PathBuf]) -> Result<Vec<Item>, CommandError> {
+    paths.iter().try_for_each(|path| check_is_local(path))?;
     let items: Result<Vec<_>, _> = paths.iter().map(|path| Item::at(path)).collect();
     let items = items.map_err(|error| failure(&error))?;
     for (index, item) in items.iter().enumerate() {
@@ -219,6 +221,24 @@ fn wait(
                 .to_owned(),
             INTERRUPTED,
         )),
+    }
+}
+
+/// Refuses a path that does not exist and is meant as a place on another machine, as of scp.
+fn check_is_local(path: &Path) -> CommandResult {
+    let text = path.to_string_lossy();
+    let host = text.split_once(':').map(|(host, _)| host).or_else(|| {
+        let (user, host) = text.split_once('@')?;
+        (!user.is_empty()).then_some(host)
+    });
+    let is_host = host.is_some_and(|host| !host.is_empty() && !host.contains('/'));
+    match is_host && path.symlink_metadata().is_err() {
+        true => Err(usage(format!(
+            "'{}' is not here, and no other machine is reached by name: start 'underpass recv' \
+             there, and send with the ticket that it prints, or the other way around",
+            text.escape_debug()
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -104,7 +104,8 @@ fn each_mistake_has_a_message_and_a_code() {
     fs::create_dir(top.join("other")).expect("room");
     fs::write(top.join("other/film"), "content").expect("room");
     let (receiver, ticket, _) = waiting(&["recv"], top);
-    let typo = format!("{}x", &ticket[..ticket.len() - 1]);
+    let other = if ticket.ends_with('x') { 'y' } else { 'x' };
+    let typo = format!("{}{other}", &ticket[..ticket.len() - 1]);
     let cut = &ticket[..ticket.len() - 9];
     for (words, code, says) in [
         (&["send", "film", &typo][..], 3, "copy the whole line"),
@@ -116,6 +117,23 @@ fn each_mistake_has_a_message_and_a_code() {
             2,
             "two of the paths",
         ),
+        (
+            &["send", "film", "host:22"][..],
+            2,
+            "start 'underpass recv'",
+        ),
+        (
+            &["send", "film", "user@host:"][..],
+            2,
+            "start 'underpass recv'",
+        ),
+        (
+            &["send", "film", "user@host:dir/x"][..],
+            2,
+            "start 'underpass recv'",
+        ),
+        (&["recv", "user@host:film"][..], 2, "start 'underpass recv'"),
+        (&["send", "/"][..], 1, "has no name to store it under"),
         (&["send", "film", &ticket, &ticket][..], 2, "two tickets"),
         (
             &["send", "film", &ticket, "--to", "127.0.0.1:1"][..],
@@ -247,4 +265,38 @@ fn each_mistake_with_a_code_has_a_message_and_a_code() {
     assert_eq!(end.code, Some(0));
     assert!(end.errors.contains("tried a wrong code"), "{end:?}");
     assert!(!end.errors.contains(&secret), "{end:?}");
+}
+
+/// Sends a file over a network that is gone for a while, within a network namespace.
+const UNREACHABLE: &str = r#"
+set -eu
+until_seen() { n=0; until grep -qs "$1" "$2"; do n=$((n+1)); test $n -lt 600; sleep 0.1; done; }
+ip link set lo up
+"$0" recv in --listen 127.0.0.1:4711 > waiting &
+until_seen 'underpass send' waiting
+ticket=$(sed -n 's/.*FILE... //p' waiting)
+"$0" send film "$ticket" --bwlimit 4MiB --json > events &
+sender=$!
+until_seen connected events
+ip link set lo down
+until_seen 'no answer for' events
+ip link set lo up
+wait $sender
+wait
+"#;
+
+#[test]
+#[ignore = "needs root and network namespaces; run by cargo xtask test"]
+fn a_network_that_is_gone_is_noticed_and_the_transfer_continues() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::write(top.join("film"), content(2, 20_000_000)).expect("room");
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", UNREACHABLE, BINARY]);
+    command
+        .current_dir(top)
+        .env("XDG_STATE_HOME", top.join("state"));
+    let done = run(&mut command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_same_files(&top.join("film"), &top.join("in/film"));
 }

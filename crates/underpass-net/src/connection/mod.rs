@@ -16,6 +16,7 @@ pub(crate) mod input;
 pub(crate) mod receive;
 mod send;
 pub(crate) mod send_queue;
+pub(crate) mod silence;
 pub(crate) mod transport;
 pub(crate) mod wait;
 pub(crate) mod worker_state;

@@ -1,6 +1,8 @@
 //! The connection to a waiting side, made again when it is lost.
 
-use std::future::Future;
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,12 @@ use crate::progress::{TransferEvent, TransferProgress};
 
 /// The time for which the end is reported to a peer that cannot be reached.
 const CONCLUDE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time without any answer after which a connection is made again.
+const SILENCE_MAX: Duration = Duration::from_secs(8);
+
+/// The interval of checks for that.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pauses between attempts.
 const PAUSES: [Duration; 5] = [
@@ -95,7 +103,7 @@ impl<'o> Link<'o> {
             let done = match self.peer().await {
                 Ok(peer) => {
                     let before = progress.account().bytes();
-                    let done = attempt(peer).await;
+                    let done = watched(peer, &mut attempt).await;
                     if progress.account().bytes() != before {
                         (lost_since, pauses) = (None, PAUSES.iter());
                     }
@@ -118,6 +126,37 @@ impl<'o> Link<'o> {
             let pause = pauses.next().unwrap_or(&PAUSES[PAUSES.len() - 1]);
             tokio::time::sleep(*pause).await;
         }
+    }
+}
+
+/// Makes an attempt. It loses the connection if the peer does not answer any more: its address or
+/// ours has changed, or the network is gone.
+async fn watched<T>(
+    peer: &mut Peer,
+    attempt: &mut impl AsyncFnMut(&mut Peer) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // Without a descriptor for it the deadlines of the connection hold.
+    let Ok(watch) = peer.connection.watch_peer() else {
+        return attempt(peer).await;
+    };
+    let is_cut = Cell::new(false);
+    let silence = async {
+        while !watch.is_silent(SILENCE_MAX) {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+        }
+        is_cut.set(true);
+        watch.cut();
+        pending::<Infallible>().await
+    };
+    let done = tokio::select! {
+        done = attempt(peer) => done,
+        never = silence => match never {},
+    };
+    match done {
+        Err(error) if is_cut.get() && error.is_passing() => Err(Error::Lost {
+            why: format!("no answer for {} s", SILENCE_MAX.as_secs()),
+        }),
+        done => done,
     }
 }
 

@@ -59,6 +59,10 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before another attempt to make a code.
 const CODE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
+/// The time that connections have to end after the last transfer: those that a peer has left
+/// without a word do not.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How a waiting side can be reached.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
@@ -150,6 +154,7 @@ impl WaitingSide {
             policy: Policy::default(),
             limits: ConnectionLimits {
                 connections_max: CONNECTIONS_MAX,
+                stop_timeout: STOP_TIMEOUT,
                 ..options.limits.clone()
             },
         })?;

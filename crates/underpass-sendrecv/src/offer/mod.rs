@@ -70,8 +70,11 @@ impl Item {
         // `.` and `..` have no name of their own.
         let named = path.canonicalize().ok();
         let named = path.file_name().or_else(|| named.as_deref()?.file_name());
-        let name = named.and_then(|name| str::from_utf8(name.as_bytes()).ok());
-        let name = name.ok_or_else(|| failed("its name is not UTF-8, or empty", Errno::ILSEQ))?;
+        let name = named.ok_or_else(|| Error::Nameless {
+            path: path.to_owned(),
+        })?;
+        let name = str::from_utf8(name.as_bytes());
+        let name = name.map_err(|_| failed("its name is not UTF-8", Errno::ILSEQ))?;
         Ok(Item {
             name: name.to_owned(),
             kind,
