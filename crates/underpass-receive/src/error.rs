@@ -78,7 +78,7 @@ pub enum Error {
     #[error("the folder has more than 100,000 entries")]
     TooManyEntries,
     /// The server may not write there.
-    #[error("the server may not write there")]
+    #[error("this process may not write there")]
     Denied,
     /// The folder of partial files belongs to another user, or others may write to it, or it is
     /// none.

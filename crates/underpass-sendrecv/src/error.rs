@@ -89,6 +89,9 @@ pub enum Error {
         /// The error of the system call.
         errno: Errno,
     },
+    /// Standard output takes one file, and something else is offered.
+    #[error("standard output takes one file, and the other side offers something else")]
+    NotOneFile,
     /// A path has no name under which it could be stored.
     #[error(
         "{} has no name to store it under: send the files and folders in it",

@@ -41,7 +41,7 @@ extern crate self as underpass_sendrecv;
 mod transfers;
 
 pub use code::{AddressedCode, Invitation, InvitationError, TransferCode};
-pub use connect::{ConnectOptions, pull, push, redeem};
+pub use connect::{ConnectOptions, pull, pull_to_stdout, push, redeem};
 pub use error::{Error, shown};
 pub use listen::{Encryption, KeptTicket, ListenOptions, TransferRole, WaitingSide};
 pub use offer::tree::Attributes;

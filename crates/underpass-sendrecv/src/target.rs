@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, openat};
 use underpass_receive::{
     Area, Error as ReceiveFault, HiddenNames, Overwrite, PartialFile, RelativePath, UploadRecord,
     UploadsMax,
@@ -60,6 +60,10 @@ impl ReceiveOptions {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, &self.folder, flags, Mode::empty());
         let folder = folder.map_err(|errno| failed(ReceiveFault::of("opening it", errno)))?;
+        // Found now, not when the other side sends.
+        let may_write = Access::WRITE_OK | Access::EXEC_OK;
+        let checked = accessat(&folder, ".", may_write, AtFlags::EACCESS);
+        checked.map_err(|errno| failed(ReceiveFault::of("writing there", errno)))?;
         let area = Area::open(folder.as_fd(), None).map_err(failed)?;
         area.sweep(SystemTime::now()).map_err(failed)?;
         Ok(Arc::new(area))

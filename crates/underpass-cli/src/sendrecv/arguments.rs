@@ -50,8 +50,8 @@ pub(crate) struct SendArguments {
 /// prints the ticket for the other side.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReceiveArguments {
-    /// The folder to store into [default: the current one], and the ticket or code of a waiting
-    /// sender (or in UNDERPASS_TICKET)
+    /// The folder to store into [default: the current one], or '-' for one file to standard output,
+    /// and the ticket or code of a waiting sender (or in UNDERPASS_TICKET)
     #[arg(value_name = "[TICKET] [DIR]", num_args = 0..=2)]
     words: Vec<PathBuf>,
 

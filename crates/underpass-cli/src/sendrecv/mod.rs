@@ -11,11 +11,12 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use underpass_net::{ShutdownPhase, SignalAction, watch_signals};
 use underpass_sendrecv::{
     ConnectOptions, Encryption, Error, Invitation, Item, ItemKind, KeptTicket, Security,
-    TransferProgress, TransferRole, WaitingSide, pull, push, redeem,
+    TransferProgress, TransferRole, WaitingSide, pull, pull_to_stdout, push, redeem,
 };
 
 pub(crate) use arguments::{ReceiveArguments, SendArguments};
@@ -64,6 +65,9 @@ pub(crate) fn send(arguments: &SendArguments) -> CommandResult {
 /// A message for the user, and the exit code.
 pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
     let (invitation, folder) = arguments.invitation_and_folder()?;
+    if folder.as_os_str() == "-" {
+        return receive_to_stdout(arguments, invitation);
+    }
     check_is_local(&folder)?;
     make_folder(&folder)?;
     let mut target = arguments.target(folder);
@@ -86,6 +90,22 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> CommandResult {
             wait(transfer, TransferRole::Receive(target), &what, offering)
         }
     }
+}
+
+/// Receives one file into standard output.
+fn receive_to_stdout(
+    arguments: &ReceiveArguments,
+    invitation: Option<Invitation>,
+) -> CommandResult {
+    let invitation = invitation.ok_or_else(|| {
+        usage("standard output needs the ticket of a side that waits: 'underpass send FILE'")
+    })?;
+    // Events must not be mixed with content.
+    console::OUTPUT_IS_LOG.store(true, Relaxed);
+    let options = connect(&arguments.transfer, invitation)?;
+    run(&arguments.transfer, 0, |progress| {
+        pull_to_stdout(&options, progress)
+    })
 }
 
 fn items(paths: &[PathBuf]) -> Result<Vec<Item>, CommandError> {

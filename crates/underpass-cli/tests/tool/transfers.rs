@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use underpass_testkit::{ChildProcess, assert_same_files, content, run, run_with_input};
+use underpass_testkit::{
+    ChildProcess, assert_private_mounts, assert_same_files, content, run, run_with_input,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
@@ -299,4 +301,67 @@ fn a_network_that_is_gone_is_noticed_and_the_transfer_continues() {
     let done = run(&mut command);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_same_files(&top.join("film"), &top.join("in/film"));
+}
+
+/// Receives into file systems that are full and that cannot be written.
+const NO_ROOM: &str = r#"
+set -u
+until_seen() { n=0; until grep -qs "$1" "$2"; do n=$((n+1)); test $n -lt 600; sleep 0.1; done; }
+mkdir full fixed
+mount -t tmpfs -o size=4m none full
+mount -t tmpfs -o ro none fixed
+"$0" recv fixed --listen 127.0.0.1:0 2> fixed.errors; echo "fixed $?"
+"$0" recv full --keep-free 1MiB --listen 127.0.0.1:0 > waiting 2> errors &
+until_seen 'underpass send' waiting
+ticket=$(sed -n 's/.*FILE... //p' waiting)
+"$0" send film "$ticket"; echo "file $?"
+"$0" send - "$ticket" < film; echo "input $?"
+head -c 2500000 film > part
+"$0" send part "$ticket"; echo "part $?"
+wait
+"#;
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_lack_of_room_is_reported_with_numbers_before_the_disk_is_full() {
+    assert_private_mounts();
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::write(top.join("film"), content(2, 5_000_000)).expect("room");
+    let mut command = Command::new("sh");
+    command.args(["-c", NO_ROOM, BINARY]).current_dir(top);
+    let done = run(command.env("XDG_STATE_HOME", top.join("state")));
+    let ends: Vec<_> = done.output.lines().collect();
+    assert_eq!(ends, ["fixed 1", "file 1", "input 1", "part 0"], "{done:?}");
+    let numbers = "5 MiB are needed and 4 MiB are free, of which 1 MiB stay free";
+    assert!(done.errors.contains(numbers), "{done:?}");
+    let fixed = fs::read_to_string(top.join("fixed.errors")).expect("a message");
+    assert!(fixed.contains("may not write there"), "{fixed}");
+    assert_same_files(&top.join("part"), &top.join("full/part"));
+}
+
+#[test]
+fn one_file_is_written_to_standard_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path();
+    fs::write(top.join("film"), content(2, 3_000_000)).expect("room");
+    fs::write(top.join("other"), "content").expect("room");
+    for mode in [&[][..], &["--plain"]] {
+        let (sender, ticket, _) = waiting(&[&["send", "film"][..], mode].concat(), top);
+        let mut shell = Command::new("sh");
+        let script = "\"$0\" recv - \"$1\" --json > out";
+        shell.args(["-c", script, BINARY, &ticket]).current_dir(top);
+        let received = run(&mut shell);
+        assert_eq!(received.code, Some(0), "{received:?}");
+        assert!(received.errors.contains("\"end\""), "{received:?}");
+        assert_eq!(sender.end().code, Some(0));
+        assert_same_files(&top.join("film"), &top.join("out"));
+    }
+    let (sender, ticket, _) = waiting(&["send", "film", "other"], top);
+    let refused = run(&mut tool(top, &["recv", "-", &ticket]));
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.errors.contains("takes one file"), "{refused:?}");
+    drop(sender);
+    let alone = run(&mut tool(top, &["recv", "-"]));
+    assert_eq!(alone.code, Some(2), "{alone:?}");
 }

@@ -15,5 +15,5 @@ mod push;
 
 pub use code::redeem;
 pub use options::ConnectOptions;
-pub use pull::pull;
+pub use pull::{pull, pull_to_stdout};
 pub use push::push;

@@ -230,6 +230,7 @@ impl OfferRole {
             Ok(()) => {
                 if request.verb == Verb::Get {
                     worker.progress.bytes.fetch_add(range.length, Relaxed);
+                    worker.progress.files.fetch_add(1, Relaxed);
                     worker.progress.record(TransferEvent::Sent {
                         name: item.name.clone(),
                         bytes: range.length,

@@ -1,8 +1,11 @@
 //! Fetches the items that a waiting sender offers.
 
 mod file;
+mod stdout;
 mod stream;
 mod tree;
+
+pub use stdout::pull_to_stdout;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
