@@ -20,8 +20,8 @@ pub struct PeerWatch(OwnedFd);
 
 impl Connection {
     /// Returns a watch of the peer. A peer that has nothing to acknowledge is probed from now on
-    /// while it is silent (SO_KEEPALIVE, tcp(7)). It takes a descriptor, and the connection is closed
-    /// only when both are dropped.
+    /// while it is silent (SO_KEEPALIVE, tcp(7)). It takes a descriptor, and the connection is
+    /// closed only when both are dropped.
     ///
     /// # Errors
     /// Those of fcntl(2) and setsockopt(2).

@@ -131,8 +131,8 @@ impl CodeGuard {
         answered.unwrap_or_else(|refusal| refusal)
     }
 
-    /// Answers the first message of the exchange with the second one. Neither reveals anything about
-    /// the code.
+    /// Answers the first message of the exchange with the second one. Neither reveals anything
+    /// about the code.
     fn begin(
         &self,
         request: &Request,

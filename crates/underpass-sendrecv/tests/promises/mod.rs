@@ -29,7 +29,8 @@ pub fn invitation(data: &[u8]) {
     }
 }
 
-/// No message gives a side the key of another exchange: a proof of one proves nothing in the next. The first byte chooses the side.
+/// No message gives a side the key of another exchange: a proof of one proves nothing in the next.
+/// The first byte chooses the side.
 pub fn code_exchange(data: &[u8]) {
     let Some((side, message)) = data.split_first() else {
         return;

@@ -71,12 +71,8 @@ fn a_disk_that_is_full_is_reported_and_the_tree_continued_when_it_is_not() {
 fn empty_files_leave_a_twentieth_of_the_inodes() {
     assert_private_mounts();
     let folder = tempfile::tempdir().unwrap();
-    alone(|| {
-        mount(
-            &["-t", "tmpfs", "-o", "nr_inodes=400", "none"],
-            folder.path(),
-        )
-    });
+    let few = ["-t", "tmpfs", "-o", "nr_inodes=400", "none"];
+    alone(|| mount(&few, folder.path()));
     let area = open(folder.path());
     let members: Vec<_> = (0..500)
         .map(|index| file(&format!("f{index}"), b""))
