@@ -142,9 +142,10 @@ impl ChunkedReader {
             };
             match input.get(taken) {
                 Some(&byte) if position == NextPart::Framing => {
-                    self.state = self.state.next(byte)?;
+                    let next = self.state.next(byte)?;
+                    self.count(next)?;
+                    self.state = next;
                     taken += 1;
-                    self.count()?;
                 }
                 _ => return Ok((taken, position)),
             }
@@ -161,9 +162,9 @@ impl ChunkedReader {
         }
     }
 
-    /// Counts the bytes that the last byte announced or consumed.
-    fn count(&mut self) -> Result<(), HttpError> {
-        match self.state {
+    /// Counts the bytes that the byte before `state` announced or consumed.
+    fn count(&mut self, state: ChunkedState) -> Result<(), HttpError> {
+        match state {
             ChunkedState::Data(left) => {
                 let data = self.data.checked_add(left);
                 self.data = data
@@ -332,7 +333,9 @@ mod tests {
             b"8000000000000000\r\n",
             b"1\r\nx\r\n7FFFFFFFFFFFFFFF\r\n",
         ] {
-            assert_eq!(read_all(body), Err(TOO_LONG), "{}", body.escape_ascii());
+            let mut reader = ChunkedReader::new();
+            assert_eq!(reader.read(body), Err(TOO_LONG), "{}", body.escape_ascii());
+            assert!(reader.read(b"x").is_err(), "it is no content either");
         }
     }
 
