@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::runtime::{Builder, Runtime};
 use underpass::{Piece, Policy};
@@ -13,10 +14,12 @@ use underpass_net::{
     Protocol, ReadOutcome, Server, ServerConfig, ServerKey, TlsAcceptor, TlsConnector, TlsShared,
     WhileDraining, self_signed_in, start,
 };
-use underpass_sendrecv::{Encryption, Error, Ticket, TransferCode, TransferEvent, redeem};
+use underpass_sendrecv::{
+    Attributes, Encryption, Error, Ticket, TransferCode, TransferEvent, push, redeem,
+};
 use underpass_testkit::{WAIT_MAX, content, wait_for, within};
 
-use super::kit::{Folders, Waiting, items, options, receive, send};
+use super::kit::{CuttingProxy, Folders, Waiting, items, options, receive, send};
 use crate::code::pake::{self, PAKE_BYTES, PakeKey};
 use crate::secret::{Prover, hex_of, hex_text};
 
@@ -75,6 +78,38 @@ fn a_code_leads_to_the_ticket_until_the_transfer_is_complete() {
         waiting.complete();
         let found = fs::read(folders.to().join("report")).unwrap();
         assert!(found == content(1, 300_000));
+    });
+}
+
+#[test]
+fn a_sender_that_is_started_again_with_the_code_continues() {
+    within(|| {
+        let folders = Folders::new();
+        let path = folders.from().join("image");
+        fs::write(&path, content(4, 20_000_000)).unwrap();
+        let items = items(&[path]);
+        let waiting = folders.receiver(Encryption::TlsByCode);
+        let (code, _) = next_code(&waiting);
+        let proxy = CuttingProxy::start(waiting.address(), 3, 1000, 9_000_000);
+        let start = |to| {
+            let ticket = redeemed(&code, waiting.address()).unwrap();
+            let mut once = options(&ticket, to);
+            once.retry_timeout = std::time::Duration::ZERO;
+            let progress = Arc::default();
+            let sent = push(&once, &items, Attributes::Usual, &progress);
+            (sent, progress.take_events())
+        };
+        while proxy.passed.load(Relaxed) < 5_000_000 {
+            start(Some(proxy.address)).0.unwrap_err();
+        }
+        let (sent, events) = start(None);
+        sent.unwrap();
+        let is_continued =
+            |event: &TransferEvent| matches!(event, TransferEvent::Continued { bytes: 1.., .. });
+        assert!(events.iter().any(is_continued), "{events:?}");
+        waiting.complete();
+        let found = fs::read(folders.to().join("image")).unwrap();
+        assert!(found == content(4, 20_000_000));
     });
 }
 
