@@ -78,8 +78,9 @@ pub(crate) async fn admit(mut connection: Connection) -> Result<Connection, Reje
         Ok(()) => Ok(connection),
         Err(why) => {
             if connection.phase() == ShutdownPhase::Running {
-                let what = format_args!("connection from {} rejected: {why}", connection.peer());
-                connection.worker().rejections.warn(what);
+                let (worker, peer) = (connection.worker(), connection.peer());
+                let rejections = &worker.rejections;
+                rejections.warn(format_args!("connection from {peer} rejected: {why}"));
             }
             Err(why)
         }

@@ -359,8 +359,9 @@ impl Worker {
         let (status, Some(errno)) = (text.error.status, text.cause) else {
             return;
         };
-        let what = format_args!("requests answered with {}: {errno}", status.line());
-        self.throttle.warn(what);
+        let line = status.line();
+        self.throttle
+            .warn(format_args!("requests answered with {line}: {errno}"));
     }
 
     /// Hashes a file for a response. Dropping the future stops it.

@@ -343,8 +343,10 @@ impl<T: Write> LogThread<T> {
         };
         if self.fault == WriteFault::None {
             let name = self.access.name();
-            let what = format_args!("cannot write the access log {name}, lines are lost: {error}");
-            self.fault = match self.throttle.warn(what) {
+            let is_reported = self.throttle.warn(format_args!(
+                "cannot write the access log {name}, lines are lost: {error}"
+            ));
+            self.fault = match is_reported {
                 true => WriteFault::Reported,
                 false => WriteFault::Unreported,
             };
