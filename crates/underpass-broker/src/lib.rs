@@ -23,8 +23,9 @@ mod security;
 mod server;
 
 pub use options::{
-    AdvertisedAddress, AuthorizerOptions, BrokerListener, BrokerOptions, FsyncPolicy, GroupOptions,
-    PORT, ReplicationPolicy, SaslMechanismName, SaslOptions, TopicDefaults,
+    AdvertisedAddress, AuthorizerOptions, BrokerListener, BrokerOptions, CleanerSettings,
+    FsyncPolicy, GroupOptions, PORT, ReplicationPolicy, SaslMechanismName, SaslOptions,
+    TopicDefaults,
 };
 pub use security::users::user_lines;
 pub use server::{BrokerError, BrokerSummary, RunningBroker, start};

@@ -49,6 +49,9 @@ pub(crate) const DECOMPRESSED_INLINE_MAX: u64 = 256 * 1024;
 /// `max.message.bytes`, and about a second of decompression.
 pub(crate) const DECOMPRESSED_MAX: u64 = 1 << 30;
 
+/// The number of records without a key that the response to a rejected batch names.
+pub(crate) const RECORD_ERRORS_MAX: usize = 1000;
+
 /// The number of threads that decompress batches. Each may hold a window of 128 MiB.
 pub(crate) const DECOMPRESSING_MAX: usize = 2;
 

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Deserialize;
+use underpass_log::CleanerOptions;
 use underpass_monitor::StatusOptions;
 use underpass_net::{ConnectionLimits, ListenAt, TlsOptions};
 
@@ -32,6 +34,8 @@ pub struct BrokerOptions {
     pub topics: TopicDefaults,
     /// Consumer groups.
     pub groups: GroupOptions,
+    /// Compaction.
+    pub cleaner: CleanerSettings,
     /// Logins of clients.
     pub sasl: SaslOptions,
     /// Access control lists; without this table everyone may do everything.
@@ -162,6 +166,27 @@ pub struct GroupOptions {
     pub offsets_retention_minutes: u64,
 }
 
+/// The options of compaction.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CleanerSettings {
+    /// The memory for the keys of a pass over a partition, in bytes. More keys take more passes.
+    #[serde(
+        rename = "log.cleaner.dedupe.buffer.size",
+        deserialize_with = "underpass_net::size::bytes"
+    )]
+    pub dedupe_buffer_bytes: usize,
+    /// The pause between two checks for partitions to compact, in milliseconds.
+    #[serde(rename = "log.cleaner.backoff.ms")]
+    pub backoff_ms: u64,
+    /// The largest number of bytes read and written per second; 0 for no limit.
+    #[serde(
+        rename = "log.cleaner.io.max.bytes.per.second",
+        deserialize_with = "underpass_net::size::bytes"
+    )]
+    pub io_bytes_per_second_max: u64,
+}
+
 /// A host, and a port if it differs from that of the listener.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
@@ -184,12 +209,13 @@ impl Default for BrokerOptions {
             replication: ReplicationPolicy::default(),
             topics: TopicDefaults::default(),
             groups: GroupOptions::default(),
+            cleaner: CleanerSettings::default(),
             sasl: SaslOptions::default(),
             authorizer: None,
             tls: TlsOptions::default(),
             status: StatusOptions::default(),
             connections: ConnectionLimits {
-                idle_timeout: std::time::Duration::from_secs(600),
+                idle_timeout: Duration::from_secs(600),
                 ..ConnectionLimits::default()
             },
             request_memory: 256 << 20,
@@ -222,6 +248,32 @@ impl Default for GroupOptions {
         GroupOptions {
             initial_rebalance_delay_ms: 3000,
             offsets_retention_minutes: 7 * 24 * 60,
+        }
+    }
+}
+
+impl Default for CleanerSettings {
+    fn default() -> CleanerSettings {
+        let CleanerOptions {
+            dedupe_buffer_bytes,
+            backoff,
+            ..
+        } = CleanerOptions::default();
+        CleanerSettings {
+            dedupe_buffer_bytes,
+            backoff_ms: u64::try_from(backoff.as_millis()).unwrap_or(u64::MAX),
+            io_bytes_per_second_max: 0,
+        }
+    }
+}
+
+impl From<&CleanerSettings> for CleanerOptions {
+    fn from(settings: &CleanerSettings) -> CleanerOptions {
+        let no_limit = (settings.io_bytes_per_second_max == 0).then_some(u64::MAX);
+        CleanerOptions {
+            dedupe_buffer_bytes: settings.dedupe_buffer_bytes,
+            backoff: Duration::from_millis(settings.backoff_ms),
+            io_bytes_per_second_max: no_limit.unwrap_or(settings.io_bytes_per_second_max),
         }
     }
 }
@@ -340,6 +392,12 @@ mod tests {
         assert_eq!(listener.advertised, "a".parse().ok());
         assert!(options.topics.auto_create);
         assert_eq!(options.topics.config["retention.ms"], "1000");
+        let cleaner = "[cleaner]\n\"log.cleaner.dedupe.buffer.size\" = '1MiB'\n\
+                       \"log.cleaner.backoff.ms\" = 5";
+        let cleaner = CleanerOptions::from(&BrokerOptions::parse(cleaner).unwrap().cleaner);
+        assert_eq!(cleaner.dedupe_buffer_bytes, 1 << 20);
+        assert_eq!(cleaner.backoff, Duration::from_millis(5));
+        assert_eq!(cleaner.io_bytes_per_second_max, u64::MAX);
         let wrong = BrokerOptions::parse("fsnc = 'never'").unwrap_err();
         assert!(wrong.to_string().contains("fsnc"), "{wrong}");
     }

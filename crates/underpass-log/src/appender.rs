@@ -173,7 +173,7 @@ impl Appender {
             0.. => header.max_timestamp.saturating_sub(first),
             _ => i64::try_from(self.active_since.elapsed().as_millis()).unwrap_or(i64::MAX),
         });
-        let is_old = age.is_some_and(|age| age > config.segment_ms);
+        let is_old = age.is_some_and(|age| age > config.roll_ms());
         let last = self.next_offset + i64::from(header.last_offset_delta);
         size + header.size as u64 > config.segment_bytes
             || is_old

@@ -4,11 +4,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ConfigType::{Boolean, Double, Int, List, Long, String as Text};
-use ConfigValues::{AnyBoolean, AnyNumber, AnyRatio, AnyReplicas, DefaultOnly, Followed};
+use ConfigValues::{AnyBoolean, AnyNumber, AnyReplicas, DefaultOnly, Followed, Policies, Ratio};
 
 /// The configuration of a topic.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TopicConfig {
+    /// `cleanup.policy`: whether old segments are deleted, and whether the log is compacted.
+    pub cleanup_policy: CleanupPolicy,
+    /// `min.cleanable.dirty.ratio`: the log is compacted when more than this part of its closed
+    /// segments was written since the last compaction.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `min.compaction.lag.ms`: the least age of compacted records.
+    pub min_compaction_lag_ms: i64,
+    /// `max.compaction.lag.ms`: the log is compacted, whatever the ratio, when a record is older.
+    pub max_compaction_lag_ms: i64,
+    /// `delete.retention.ms`: the time that tombstones are kept after a compaction has met them.
+    pub delete_retention_ms: i64,
     /// `segment.bytes`: the largest size of a segment.
     pub segment_bytes: u64,
     /// `segment.ms`: the longest time that a segment spans.
@@ -34,6 +45,11 @@ pub struct TopicConfig {
 impl Default for TopicConfig {
     fn default() -> TopicConfig {
         TopicConfig {
+            cleanup_policy: CleanupPolicy::Delete,
+            min_cleanable_dirty_ratio: 0.5,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
+            delete_retention_ms: DAY_MS,
             segment_bytes: 1 << 30,
             segment_ms: WEEK_MS,
             segment_index_bytes: 10 << 20,
@@ -48,7 +64,48 @@ impl Default for TopicConfig {
     }
 }
 
-const WEEK_MS: i64 = 7 * 86_400_000;
+const DAY_MS: i64 = 86_400_000;
+const WEEK_MS: i64 = 7 * DAY_MS;
+
+/// How a log is kept small.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CleanupPolicy {
+    /// Segments are deleted by age and size.
+    Delete,
+    /// Of each key, the latest record is kept.
+    Compact,
+    /// Both.
+    CompactAndDelete,
+}
+
+impl CleanupPolicy {
+    /// Whether segments are deleted by age and size.
+    pub fn deletes(self) -> bool {
+        self != CleanupPolicy::Compact
+    }
+
+    /// Whether the log is compacted.
+    pub fn compacts(self) -> bool {
+        self != CleanupPolicy::Delete
+    }
+
+    /// Parses a list of `delete` and `compact`.
+    fn of(list: &str) -> Option<CleanupPolicy> {
+        let (mut deletes, mut compacts) = (false, false);
+        for policy in list.split(',') {
+            match policy.trim() {
+                "delete" => deletes = true,
+                "compact" => compacts = true,
+                _ => return None,
+            }
+        }
+        Some(match (deletes, compacts) {
+            (true, true) => CleanupPolicy::CompactAndDelete,
+            (false, true) => CleanupPolicy::Compact,
+            _ => CleanupPolicy::Delete,
+        })
+    }
+}
 
 /// The largest value of Kafka's type `int`; positions in a segment are 31 bits wide.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -66,7 +123,21 @@ impl TopicConfig {
         for (name, value) in values {
             TopicConfigKey::named(name)?.set(&mut config, value)?;
         }
+        let (min, max) = (config.min_compaction_lag_ms, config.max_compaction_lag_ms);
+        if min > max {
+            return Err(format!(
+                "min.compaction.lag.ms={min} is more than max.compaction.lag.ms={max}"
+            ));
+        }
         Ok(config)
+    }
+
+    /// Returns the longest time that a segment spans. Only closed segments are compacted.
+    pub(crate) fn roll_ms(&self) -> i64 {
+        match self.cleanup_policy.compacts() {
+            true => self.segment_ms.min(self.max_compaction_lag_ms),
+            false => self.segment_ms,
+        }
     }
 }
 
@@ -107,8 +178,10 @@ pub enum ConfigValues {
     Followed(i64, i64, fn(&mut TopicConfig, i64)),
     /// Numbers from the first to the second; they have no effect.
     AnyNumber(i64, i64),
-    /// Numbers from 0 to 1; they have no effect.
-    AnyRatio,
+    /// Numbers from 0 to 1; the log obeys them.
+    Ratio(fn(&mut TopicConfig, f64)),
+    /// A list of `delete` and `compact`.
+    Policies,
     /// `true` and `false`; they have no effect.
     AnyBoolean,
     /// `*`, or replicas as `PARTITION:BROKER,…`; they have no effect.
@@ -134,10 +207,10 @@ const fn key(
 /// The largest value of Kafka's type `long`: never, or no limit.
 const LONG_MAX: &str = "9223372036854775807";
 
-/// All topic configuration keys of Kafka 4.3, sorted by name. Compaction, recompression,
-/// replication and remote storage are not supported: values for these have no effect.
+/// All topic configuration keys of Kafka 4.3, sorted by name. Recompression, replication
+/// and remote storage are not supported: values for these have no effect.
 pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
-    key("cleanup.policy", List, "delete", DefaultOnly),
+    key("cleanup.policy", List, "delete", Policies),
     key("compression.gzip.level", Int, "-1", AnyNumber(-1, 9)),
     key("compression.lz4.level", Int, "9", AnyNumber(1, 17)),
     key("compression.type", Text, "producer", DefaultOnly),
@@ -146,7 +219,9 @@ pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
         "delete.retention.ms",
         Long,
         "86400000",
-        AnyNumber(0, i64::MAX),
+        Followed(0, i64::MAX, |config, value| {
+            config.delete_retention_ms = value;
+        }),
     ),
     key(
         "file.delete.delay.ms",
@@ -198,7 +273,9 @@ pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
         "max.compaction.lag.ms",
         Long,
         LONG_MAX,
-        AnyNumber(1, i64::MAX),
+        Followed(1, i64::MAX, |config, value| {
+            config.max_compaction_lag_ms = value;
+        }),
     ),
     key(
         "max.message.bytes",
@@ -221,8 +298,20 @@ pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
         DefaultOnly,
     ),
     key("message.timestamp.type", Text, "CreateTime", DefaultOnly),
-    key("min.cleanable.dirty.ratio", Double, "0.5", AnyRatio),
-    key("min.compaction.lag.ms", Long, "0", AnyNumber(0, i64::MAX)),
+    key(
+        "min.cleanable.dirty.ratio",
+        Double,
+        "0.5",
+        Ratio(|config, value| config.min_cleanable_dirty_ratio = value),
+    ),
+    key(
+        "min.compaction.lag.ms",
+        Long,
+        "0",
+        Followed(0, i64::MAX, |config, value| {
+            config.min_compaction_lag_ms = value;
+        }),
+    ),
     key("min.insync.replicas", Int, "1", DefaultOnly),
     key("preallocate", Boolean, "false", DefaultOnly),
     key("remote.log.copy.disable", Boolean, "false", AnyBoolean),
@@ -314,10 +403,16 @@ impl TopicConfigKey {
         match self.values {
             ConfigValues::Followed(least, most, set) => set(config, within(least, most)?),
             ConfigValues::AnyNumber(least, most) => drop(within(least, most)?),
-            ConfigValues::AnyRatio => {
-                let ratio = text.parse::<f64>();
-                let is_ratio = ratio.is_ok_and(|ratio| (0.0..=1.0).contains(&ratio));
-                accepted(is_ratio, "a number from 0 to 1")?;
+            ConfigValues::Ratio(set) => {
+                let ratio = text.parse().ok();
+                let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+                accepted(ratio.is_some(), "a number from 0 to 1")?;
+                ratio.into_iter().for_each(|ratio| set(config, ratio));
+            }
+            ConfigValues::Policies => {
+                let policy = CleanupPolicy::of(text);
+                accepted(policy.is_some(), "delete, compact or compact,delete")?;
+                config.cleanup_policy = policy.unwrap_or(config.cleanup_policy);
             }
             ConfigValues::AnyBoolean => accepted(is_boolean(text), "true or false")?,
             ConfigValues::AnyReplicas => accepted(are_replicas(text), "* or PARTITION:BROKER,…")?,
@@ -386,6 +481,29 @@ pub struct DataFolderOptions {
     pub producer_id_expiration: Duration,
     /// The interval between two checks for expired segments.
     pub retention_check_interval: Duration,
+    /// Compaction.
+    pub cleaner: CleanerOptions,
+}
+
+/// Options of compaction.
+#[derive(Clone, Copy, Debug)]
+pub struct CleanerOptions {
+    /// The memory for the keys of a pass, in bytes. More keys take more passes.
+    pub dedupe_buffer_bytes: usize,
+    /// The pause between two checks for partitions to compact.
+    pub backoff: Duration,
+    /// The largest number of bytes read and written per second.
+    pub io_bytes_per_second_max: u64,
+}
+
+impl Default for CleanerOptions {
+    fn default() -> CleanerOptions {
+        CleanerOptions {
+            dedupe_buffer_bytes: 32 << 20,
+            backoff: Duration::from_secs(15),
+            io_bytes_per_second_max: u64::MAX,
+        }
+    }
 }
 
 impl Default for DataFolderOptions {
@@ -397,6 +515,7 @@ impl Default for DataFolderOptions {
             cluster_id: "underpass".to_owned(),
             producer_id_expiration: Duration::from_secs(86_400),
             retention_check_interval: Duration::from_secs(300),
+            cleaner: CleanerOptions::default(),
         }
     }
 }
@@ -417,11 +536,23 @@ mod tests {
             1 << 20
         );
         assert_eq!(set("cleanup.policy", "delete"), Ok(TopicConfig::default()));
+        for (value, policy) in [
+            ("compact", CleanupPolicy::Compact),
+            (" compact, delete", CleanupPolicy::CompactAndDelete),
+            ("delete,compact", CleanupPolicy::CompactAndDelete),
+        ] {
+            let config = set("cleanup.policy", value).unwrap();
+            assert_eq!(config.cleanup_policy, policy, "{value}");
+        }
+        let ratio = set("min.cleanable.dirty.ratio", "0.01").unwrap();
+        assert_eq!(ratio.min_cleanable_dirty_ratio, 0.01);
         for (name, value) in [
             ("segment.bytes", "1"),
             ("segment.bytes", "x"),
             ("retention.ms", "-2"),
-            ("cleanup.policy", "compact"),
+            ("cleanup.policy", "compacted"),
+            ("cleanup.policy", ""),
+            ("min.cleanable.dirty.ratio", "NaN"),
             ("segmnt.bytes", "1048576"),
             ("preallocate", "true"),
             ("preallocate", "x"),
@@ -455,8 +586,6 @@ mod tests {
         for (name, value) in [
             ("preallocate", "False"),
             ("segment.jitter.ms", "00"),
-            ("delete.retention.ms", "1"),
-            ("min.cleanable.dirty.ratio", "0.01"),
             ("unclean.leader.election.enable", "TRUE"),
             ("follower.replication.throttled.replicas", "*"),
             ("leader.replication.throttled.replicas", "0:1,1:1"),

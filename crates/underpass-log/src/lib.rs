@@ -11,6 +11,7 @@
 mod append;
 mod appender;
 pub mod batch;
+mod cleanup;
 mod config;
 mod error;
 mod files;
@@ -24,16 +25,16 @@ mod partition;
 mod position;
 mod producers;
 mod recovery;
-mod retention;
 mod segment;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 pub use appender::{AppendError, Appended};
+pub use cleanup::CleanerStats;
 pub use config::{
-    ConfigType, ConfigValues, DataFolderOptions, FlushPolicy, TOPIC_CONFIGS, TopicConfig,
-    TopicConfigKey,
+    CleanerOptions, CleanupPolicy, ConfigType, ConfigValues, DataFolderOptions, FlushPolicy,
+    TOPIC_CONFIGS, TopicConfig, TopicConfigKey,
 };
 pub use error::LogError;
 pub use files::disk::DiskWait;

@@ -1,9 +1,10 @@
 //! A data folder: its partitions, its threads and its checkpoint files.
 
 mod closing;
+mod opening;
 mod parallel;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,26 +14,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock, statvfs};
-use rustix::io::Errno;
+use rustix::fs::statvfs;
 
+use crate::cleanup::retention::{self, DeletedFiles};
+use crate::cleanup::{CleanableFolder, CleanerStats, Cleaning, lower_priority};
 use crate::config::{DataFolderOptions, TopicConfig};
 use crate::error::{LogError, at};
-use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
+use crate::files::checkpoints::Checkpoints;
 use crate::files::disk;
 use crate::files::properties::{self, MetaProperties};
 use crate::files::times::unix_ms;
+pub use crate::manager::opening::FoundPartition;
+use crate::manager::opening::{missing, open_all, take_lock};
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
-use crate::recovery::{self, Before, LastEnd, Repairs};
-use crate::retention::{self, DeletedFiles};
-use crate::segment::damage::Numbering;
+use crate::recovery::{self, Before, LastEnd};
 use crate::segment::lock;
 use crate::threads::{Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver};
 
-const LOCK: &str = ".lock";
-/// The interval between attempts to lock the folder.
-const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 const SYNC_TRIAL: &str = ".sync-trial";
 const CLEAN: &str = ".kafka_cleanshutdown";
 /// The interval between two writes of the checkpoint files.
@@ -61,18 +60,10 @@ pub struct LogManager {
     /// Held while segments are deleted, so that one thread does it at a time.
     retaining: Mutex<()>,
     deleted: DeletedFiles,
-    /// Stops the maintenance thread when dropped.
-    tending: Mutex<Option<mpsc::Sender<()>>>,
+    /// Stop the maintenance thread and the cleaner when dropped.
+    tending: Mutex<Vec<mpsc::Sender<()>>>,
+    pub(crate) cleaning: Cleaning,
     _lock: File,
-}
-
-/// A partition found in a data folder.
-#[derive(Debug)]
-pub struct FoundPartition {
-    /// The log of the partition.
-    pub log: Arc<PartitionLog>,
-    /// The repairs made to it.
-    pub repairs: Repairs,
 }
 
 impl LogManager {
@@ -139,6 +130,7 @@ impl LogManager {
             retaining: Mutex::default(),
             deleted: DeletedFiles::left_in(folder),
             tending: Mutex::default(),
+            cleaning: Cleaning::default(),
             _lock: lock_file,
         });
         // The old checkpoints are wrong where something was lost: records appended there are not
@@ -152,21 +144,17 @@ impl LogManager {
             thread::Builder::new().name(name.to_owned()).spawn(work)
         };
         let writer = Arc::clone(&self.threads);
-        let (sender, stop) = mpsc::channel();
-        let weak = Arc::downgrade(self);
-        let tend = move || {
-            let mut retention = Duration::ZERO;
-            while stop.recv_timeout(CHECKPOINT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let Some(manager) = weak.upgrade() else {
-                    return;
-                };
-                manager.tend(&mut retention);
-            }
+        let mut retention = Duration::ZERO;
+        let tend = self.repeated(CHECKPOINT_INTERVAL, move |it| it.tend(&mut retention));
+        let clean = self.repeated(self.options.cleaner.backoff, LogManager::clean);
+        let clean = move || {
+            lower_priority();
+            clean();
         };
-        *lock(&self.tending) = Some(sender);
         let mut running = vec![
             spawn("log-writer", Box::new(move || writer.write()))?,
             spawn("log-keeper", Box::new(tend))?,
+            spawn("log-cleaner", Box::new(clean))?,
         ];
         for _ in 0..SYNCERS {
             let syncer = Arc::clone(&self.threads);
@@ -174,6 +162,26 @@ impl LogManager {
         }
         *lock(&self.running) = running;
         Ok(())
+    }
+
+    /// Returns a function that repeats some work, with this pause before each time, until the
+    /// manager stops.
+    fn repeated(
+        self: &Arc<Self>,
+        pause: Duration,
+        mut work: impl FnMut(&LogManager) + Send + 'static,
+    ) -> impl FnOnce() + Send + 'static {
+        let (sender, stop) = mpsc::channel();
+        lock(&self.tending).push(sender);
+        let weak = Arc::downgrade(self);
+        move || {
+            while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let Some(manager) = weak.upgrade() else {
+                    return;
+                };
+                work(&manager);
+            }
+        }
     }
 
     /// Returns the ID of the cluster that the folder belongs to.
@@ -432,6 +440,22 @@ impl LogManager {
         }
     }
 
+    /// Returns statistics of compaction since the start.
+    pub fn cleaner_stats(&self) -> CleanerStats {
+        self.cleaning.stats()
+    }
+
+    /// Compacts partitions until none is due.
+    pub(crate) fn clean(&self) {
+        self.cleaning.clean(&CleanableFolder {
+            options: &self.options.cleaner,
+            partitions: &|| self.partitions(),
+            is_offline: &|| self.is_offline(),
+            write_checkpoints: &|| self.write_checkpoints(),
+            deleted: &self.deleted,
+        });
+    }
+
     fn write_checkpoints(&self) -> io::Result<()> {
         let mut checkpoints = lock(&self.checkpoints);
         let mut present = Checkpoints::default();
@@ -441,8 +465,8 @@ impl LogManager {
             let name = log.name().clone();
             synced.insert(name.clone(), offsets.synced);
             seen.insert(name.clone(), offsets.high_watermark);
-            if let Some(until) = checkpoints.cleaned().get(&name) {
-                cleaned.insert(name.clone(), *until);
+            if let Some(until) = log.compacted() {
+                cleaned.insert(name.clone(), until);
             }
             if offsets.start > 0 {
                 starts.insert(name, offsets.start);
@@ -473,7 +497,8 @@ impl LogManager {
 impl LogManager {
     /// Stops the threads after everything is written and synced.
     pub(crate) fn stop(&self) {
-        drop(lock(&self.tending).take());
+        self.cleaning.stop();
+        lock(&self.tending).clear();
         self.threads.close_queue();
         let threads: Vec<_> = lock(&self.running).drain(..).collect();
         let own = thread::current().id();
@@ -497,107 +522,10 @@ fn warn_retention(log: &PartitionLog, error: &io::Error) {
     tracing::warn!("{}: old segments cannot be deleted: {error}", log.name());
 }
 
-/// Returns partitions with synced records that are neither present nor deleted, and their offsets.
-fn missing<'c>(
-    synced: &'c OffsetCheckpoint,
-    folder: &Path,
-    found: &[FoundPartition],
-) -> Vec<(&'c TopicPartition, i64)> {
-    let found: BTreeSet<_> = found.iter().map(|one| one.log.name()).collect();
-    let synced = synced.iter().map(|(name, synced)| (name, *synced));
-    let missing = synced.filter(|(name, synced)| *synced > 0 && !found.contains(name));
-    let mut missing: Vec<_> = missing.collect();
-    if !missing.is_empty() {
-        let deleted = retention::deleted_partitions(folder);
-        missing.retain(|(name, _)| !deleted.contains(retention::cut_name(&name.to_string())));
-    }
-    missing
-}
-
-fn take_lock(folder: &Path, patience: Duration) -> Result<File, LogError> {
-    let path = folder.join(LOCK);
-    let file = disk::open(&path).map_err(at(&path))?;
-    let begun = Instant::now();
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            // flock has no timeout.
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => thread::sleep(LOCK_INTERVAL),
-            Err(Errno::WOULDBLOCK) => {
-                return Err(LogError::InUse {
-                    folder: folder.to_owned(),
-                });
-            }
-            Err(errno) => return Err(at(&path)(errno.into())),
-        }
-    }
-}
-
-/// Opens all partitions, several at a time.
-fn open_all(
-    folder: &Path,
-    last_end: LastEnd,
-    Checkpoints([synced, starts, _, cleaned]): &Checkpoints,
-    config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
-    threads: usize,
-) -> Result<Vec<FoundPartition>, LogError> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(at(folder))? {
-        let entry = entry.map_err(at(folder))?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str().and_then(TopicPartition::of_folder) else {
-            continue;
-        };
-        let path = entry.path();
-        // A link may lead to a folder elsewhere.
-        match path.is_dir() {
-            true => names.push(name),
-            false => tracing::warn!("{}: this is no folder, and no partition", path.display()),
-        }
-    }
-    names.sort();
-    let found = Mutex::new(Vec::new());
-    parallel::for_each(&names, threads, |name: &TopicPartition| {
-        let config = config(&name.topic);
-        let before = Before {
-            last_end,
-            recovery_point: synced.get(name).copied().unwrap_or(0),
-            log_start: starts.get(name).copied().unwrap_or(0),
-            numbering: match cleaned.contains_key(name) {
-                true => Numbering::Compacted,
-                false => Numbering::Consecutive,
-            },
-            index_interval: config.index_interval_bytes,
-            replaces_lost: false,
-        };
-        let opened = open_one(&folder.join(name.to_string()), name, before, config);
-        lock(&found).push(opened);
-    });
-    let found = std::mem::take(&mut *lock(&found));
-    let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
-    found.sort_by(|one, other| one.log.name().cmp(other.log.name()));
-    Ok(found)
-}
-
-fn open_one(
-    folder: &Path,
-    name: &TopicPartition,
-    before: Before,
-    config: Arc<TopicConfig>,
-) -> Result<FoundPartition, LogError> {
-    let opened = recovery::open(folder, before)?;
-    let topic_id = properties::read_topic_id(folder).unwrap_or_default();
-    let parts = (opened.published, opened.appender);
-    let log = PartitionLog::new(name.clone(), topic_id, folder.to_owned(), config, parts);
-    Ok(FoundPartition {
-        log: Arc::new(log),
-        repairs: opened.repairs,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::checkpoints::OffsetCheckpoint;
 
     fn opened(folder: &Path, delay_ms: u64) -> (Arc<LogManager>, Vec<FoundPartition>) {
         let config = TopicConfig {

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use underpass::FileRange;
 
 use crate::appender::Appender;
+use crate::batch::HEADER_BYTES;
 use crate::config::TopicConfig;
 use crate::files::disk::DiskWait;
 use crate::files::epochs::LeaderEpochs;
@@ -42,6 +43,8 @@ pub struct PartitionLog {
     pub(crate) is_deleted: AtomicBool,
     /// Whether a sync has failed, after which nothing counts as synced.
     has_failed: AtomicBool,
+    /// The offset up to which the log is compacted; `None` if it never was.
+    compacted: Mutex<Option<i64>>,
 }
 
 /// The state that readers see.
@@ -159,6 +162,7 @@ impl PartitionLog {
             files: Mutex::new(()),
             is_deleted: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            compacted: Mutex::new(None),
         }
     }
 
@@ -285,13 +289,22 @@ impl PartitionLog {
         let from = &published.segments[behind.saturating_sub(1)..];
         let ends = from.iter().skip(1).map(|next| next.base);
         let ends = ends.chain([published.end.offset]);
-        // Usually one segment suffices; the next is for an offset in a gap at the end of the first.
-        // Damage may have left any number of empty segments.
         let visible = from
             .iter()
             .zip(ends)
-            .take_while(|(segment, _)| segment.base <= watermark.segment)
-            .filter(|(segment, _)| segment.size() > 0);
+            .take_while(|(segment, _)| segment.base <= watermark.segment);
+        // Damage may have left any number of empty segments.
+        let visible = visible.filter(|(segment, _)| segment.size() > 0);
+        // Of other segments compaction has left one batch without records. Clients may take a
+        // response without records for the end of the log, so these are sent only at its end.
+        let has_none = |(segment, _): &(&Arc<Segment>, i64)| segment.size() <= HEADER_BYTES as u64;
+        let without_records = visible.clone().take_while(has_none).count();
+        let skipped = match visible.clone().nth(without_records) {
+            Some(_) => without_records,
+            None => 0,
+        };
+        // Usually one segment suffices; the next is for an offset in a gap at the end of the first.
+        let visible = visible.skip(skipped);
         Ok(Some(Readable {
             segments: visible
                 .take(2)
@@ -362,6 +375,15 @@ impl PartitionLog {
 
     pub(crate) fn set_failed(&self) {
         self.has_failed.store(true, Ordering::Release);
+    }
+
+    /// Returns the offset up to which the log is compacted; `None` if it never was.
+    pub(crate) fn compacted(&self) -> Option<i64> {
+        *lock(&self.compacted)
+    }
+
+    pub(crate) fn set_compacted(&self, until: Option<i64>) {
+        *lock(&self.compacted) = until;
     }
 
     /// Locks the published state, for changes by a thread of the log.

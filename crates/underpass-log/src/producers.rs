@@ -5,7 +5,7 @@
 //! batches on restart. Here each remembered batch has an entry, the latest last: of several entries
 //! of one producer, Kafka uses the last.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::batch::{BatchHeader, add_sequence};
 use crate::position::OFFSET_MAX;
@@ -206,6 +206,11 @@ impl ProducerStates {
             }
             _ => drop(self.0.insert(id, state)),
         }
+    }
+
+    /// Returns the last offset of the latest batch of each producer.
+    pub(crate) fn batch_ends(&self) -> HashSet<i64> {
+        self.0.values().map(ProducerState::last_offset).collect()
     }
 
     /// Returns the largest producer ID, if any.

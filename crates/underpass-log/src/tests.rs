@@ -1,5 +1,6 @@
 //! Tests of whole logs: against a model, truncated at every byte, and on a failing disk.
 
+mod compaction;
 mod crash;
 mod damage;
 mod image;
@@ -19,9 +20,9 @@ use underpass_testkit::WAIT_MAX;
 
 use crate::batch::tests::{batch, batch_of};
 use crate::batch::{BatchHeader, HEADER_BYTES};
+use crate::cleanup::retention::{self, DeletedFiles};
 use crate::files::trace::{Call, plan};
 use crate::recovery::{Before, LastEnd, Opened};
-use crate::retention::{self, DeletedFiles};
 use crate::segment::{LOG, file_path};
 use crate::threads::LogThreads;
 use crate::*;

@@ -153,9 +153,9 @@ fn values(options: &BrokerOptions) -> BTreeMap<&'static str, String> {
         };
         format!("{protocol}://{}", listener.at)
     });
-    let (topics, groups) = (&options.topics, &options.groups);
+    let (topics, groups, cleaner) = (&options.topics, &options.groups, &options.cleaner);
     let idle = options.connections.idle_timeout.as_millis();
-    BTreeMap::from([
+    let mut values = BTreeMap::from([
         ("auto.create.topics.enable", topics.auto_create.to_string()),
         ("broker.id", node.clone()),
         (
@@ -176,7 +176,11 @@ fn values(options: &BrokerOptions) -> BTreeMap<&'static str, String> {
             groups.initial_rebalance_delay_ms.to_string(),
         ),
         ("listeners", Vec::from_iter(listeners).join(",")),
-        ("log.cleaner.enable", "false".to_owned()),
+        ("log.cleaner.backoff.ms", cleaner.backoff_ms.to_string()),
+        (
+            "log.cleaner.dedupe.buffer.size",
+            cleaner.dedupe_buffer_bytes.to_string(),
+        ),
         ("log.dirs", folder.display().to_string()),
         ("node.id", node),
         ("num.partitions", topics.partitions.to_string()),
@@ -189,7 +193,12 @@ fn values(options: &BrokerOptions) -> BTreeMap<&'static str, String> {
             "sasl.server.max.receive.size",
             FrameLimits::BEFORE_LOGIN.bytes.to_string(),
         ),
-    ])
+    ]);
+    if cleaner.io_bytes_per_second_max > 0 {
+        let limit = cleaner.io_bytes_per_second_max.to_string();
+        values.insert("log.cleaner.io.max.bytes.per.second", limit);
+    }
+    values
 }
 
 /// Returns the number of a type in DescribeConfigs.
@@ -243,6 +252,10 @@ mod tests {
         assert_eq!(of("node.id"), (Some("7"), ConfigSource::Broker));
         assert_eq!(of("log.retention.ms"), (Some("1000"), ConfigSource::Broker));
         assert_eq!(of("log.roll.ms"), (None, ConfigSource::Default));
+        let buffer = of("log.cleaner.dedupe.buffer.size");
+        assert_eq!(buffer, (Some("33554432"), ConfigSource::Broker));
+        let enabled = of("log.cleaner.enable");
+        assert_eq!(enabled, (Some("true"), ConfigSource::Default));
         let auto = of("auto.create.topics.enable");
         assert_eq!(auto, (Some("true"), ConfigSource::Default));
     }

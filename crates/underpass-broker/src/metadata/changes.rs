@@ -178,7 +178,7 @@ impl TopicMap {
 mod tests {
     use std::path::Path;
 
-    use underpass_log::{DataFolderOptions, LogManager};
+    use underpass_log::{CleanupPolicy, DataFolderOptions, LogManager};
 
     use super::*;
     use crate::metadata::configs::ConfigOperation;
@@ -316,10 +316,10 @@ mod tests {
         assert_eq!(topic.partitions[0].config().retention_ms, 1000);
         let other = present.named("u").unwrap();
         assert!(other.config.is_empty());
-        assert_eq!(
-            present.named("__consumer_offsets").unwrap().config["retention.ms"],
-            "-1"
-        );
+        let offsets = present.named("__consumer_offsets").unwrap();
+        assert_eq!(offsets.config["cleanup.policy"], "compact");
+        let policy = offsets.partitions[1].config().cleanup_policy;
+        assert_eq!(policy, CleanupPolicy::Compact);
     }
 
     #[test]

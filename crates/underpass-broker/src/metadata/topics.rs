@@ -12,7 +12,7 @@ use underpass_log::{
 
 use crate::lock::lock;
 use crate::metadata::file::{MetadataFile, MetadataRecord, TopicRecord};
-use crate::metadata::names::{BadTopicName, check_name, collision_key, is_internal};
+use crate::metadata::names::{BadTopicName, OFFSETS_TOPIC, check_name, collision_key, is_internal};
 use crate::metadata::topic_id::TopicId;
 
 /// A topic.
@@ -368,9 +368,10 @@ impl Topics {
         topic: &TopicRecord,
         log: impl Fn(TopicPartition, &str, Arc<TopicConfig>) -> Result<Arc<PartitionLog>, LogError>,
     ) -> Result<Topic, TopicError> {
-        let own = match is_internal(name) {
-            true => kept_forever(),
-            false => topic.config.clone(),
+        let own = match name {
+            OFFSETS_TOPIC => compacted(),
+            _ if is_internal(name) => kept_forever(),
+            _ => topic.config.clone(),
         };
         let config = self.log_config(name, &own)?;
         let id = topic.id.to_string();
@@ -462,6 +463,17 @@ fn kept_forever() -> BTreeMap<String, String> {
     ["retention.ms", "retention.bytes"]
         .map(|name| (name.to_owned(), "-1".to_owned()))
         .into()
+}
+
+/// Returns the configuration of the topic of offsets, which is Kafka's.
+fn compacted() -> BTreeMap<String, String> {
+    [
+        ("cleanup.policy", "compact"),
+        ("compression.type", "producer"),
+        ("segment.bytes", "104857600"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
 }
 
 #[cfg(test)]

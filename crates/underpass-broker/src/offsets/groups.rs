@@ -401,3 +401,93 @@ fn content(range: &FileRange) -> io::Result<Vec<u8>> {
     file.read_exact_at(&mut bytes, range.offset)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use underpass_log::{
+        CleanerOptions, CleanupPolicy, DataFolderOptions, TopicConfig, TopicPartition,
+    };
+    use underpass_testkit::wait_until;
+
+    use super::*;
+    use crate::group::CommittedOffset;
+
+    /// The commit of an offset, or its deletion.
+    fn commit(group: u32, partition: i32, offset: Option<i64>) -> CoordinatorRecord {
+        CoordinatorRecord::Offset {
+            group_id: format!("group-{group}").as_str().into(),
+            topic: "t".to_owned(),
+            partition,
+            value: offset.map(|offset| CommittedOffset {
+                offset,
+                leader_epoch: 0,
+                metadata: String::new(),
+                commit_timestamp_ms: 5,
+            }),
+        }
+    }
+
+    /// Returns the latest record of each group and partition.
+    fn latest(records: Vec<CoordinatorRecord>) -> BTreeMap<String, CoordinatorRecord> {
+        let keyed = records.into_iter().map(|record| match &record {
+            CoordinatorRecord::Offset {
+                group_id,
+                partition,
+                ..
+            } => (format!("{group_id:?} {partition}"), record),
+            CoordinatorRecord::Group { group_id, .. } => (format!("{group_id:?}"), record),
+        });
+        keyed.collect()
+    }
+
+    #[test]
+    fn offsets_are_restored_from_a_compacted_topic() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = DataFolderOptions {
+            cleaner: CleanerOptions {
+                backoff: Duration::from_millis(1),
+                ..CleanerOptions::default()
+            },
+            ..DataFolderOptions::default()
+        };
+        let config = Arc::new(TopicConfig {
+            cleanup_policy: CleanupPolicy::Compact,
+            segment_bytes: 4000,
+            ..TopicConfig::default()
+        });
+        let opened = LogManager::open(
+            folder.path(),
+            options,
+            &|_| Arc::clone(&config),
+            Box::new(|_| ()),
+        );
+        let (manager, _) = opened.unwrap();
+        let name = TopicPartition::new(OFFSETS_TOPIC, 0);
+        let log = manager.create(name, "id", Arc::clone(&config)).unwrap();
+        let mut sent = Vec::new();
+        for number in 0..600 {
+            let offset = (number % 9 != 0).then_some(i64::from(number));
+            let record = commit(number % 5, (number % 3) as i32, offset);
+            let encoded = EncodedRecord::of(&record);
+            sent.push(record);
+            let (sender, receiver) = mpsc::channel();
+            manager.append(Append {
+                log: Arc::clone(&log),
+                batch: build(&[encoded.record()], 5).into(),
+                acks: Acks::All,
+                done: Box::new(move |outcome| drop(sender.send(outcome))),
+            });
+            receiver.recv().unwrap().unwrap();
+        }
+        wait_until("compaction", || {
+            manager.cleaner_stats().removed_records > 400
+        });
+        manager.close().unwrap();
+        let mut found = Vec::new();
+        read_all(&log, &mut found).unwrap();
+        assert!(found.len() < 200, "{}", found.len());
+        assert_eq!(latest(found), latest(sent));
+    }
+}

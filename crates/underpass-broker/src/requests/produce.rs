@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Mutex, oneshot};
-use underpass_log::batch::{self, BadBatch, BatchBytes, BatchHeader, Codec};
+use underpass_log::batch::{self, BadBatch, BatchBytes, BatchHeader, Codec, RecordKeys};
 use underpass_log::{Acks, Append, AppendError, Appended, LogManager, PartitionLog, SequenceError};
 
 use underpass_net::LogThrottle;
@@ -12,14 +12,16 @@ use underpass_net::LogThrottle;
 use crate::broker::Broker;
 use crate::connection::frame::RequestFrame;
 use crate::limits::{
-    COMPRESSED_INLINE_MAX, DECOMPRESSED_INLINE_MAX, DECOMPRESSED_MAX, TIMESTAMP_AHEAD_MAX,
+    COMPRESSED_INLINE_MAX, DECOMPRESSED_INLINE_MAX, DECOMPRESSED_MAX, RECORD_ERRORS_MAX,
+    TIMESTAMP_AHEAD_MAX,
 };
 use crate::metadata::names::is_internal;
 use crate::metadata::topics::{Topic, TopicMap};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::produce::{
     ProducePartitionProduceData, ProduceRequest, ProduceResponse,
-    ProduceResponsePartitionProduceResponse, ProduceResponseTopicProduceResponse,
+    ProduceResponseBatchIndexAndErrorMessage, ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
 };
 use crate::protocol::wire::Records;
 use crate::security::access::ClientAccess;
@@ -34,8 +36,11 @@ enum PartitionOutcome {
         Arc<PartitionLog>,
         oneshot::Receiver<Result<Appended, AppendError>>,
     ),
-    Refused(ErrorCode, String),
+    Refused(RefusedBatch),
 }
+
+/// The message for each record without a key on a compacted topic.
+const NO_KEY: &str = "the record has no key, and the topic is compacted";
 
 /// Appends the batches of a request. Queues all of them before the first wait, so the batches of a
 /// connection are appended in order. Returns `None` if the client wants no response and everything
@@ -64,14 +69,15 @@ pub(crate) async fn produce<'a>(
         for partition in &topic.partition_data {
             outcomes.push(match acks {
                 Ok(_) if is_denied => {
-                    let why = "the client may not write to the topic".to_owned();
-                    PartitionOutcome::Refused(ErrorCode::TopicAuthorizationFailed, why)
+                    let why = "the client may not write to the topic";
+                    let code = ErrorCode::TopicAuthorizationFailed;
+                    PartitionOutcome::Refused(RefusedBatch::of(code, why))
                 }
                 Ok(acks) => match checked(partition, version, known, (frame, broker)).await {
                     Ok((of, batch)) => queue(of, (batch, acks), &broker.log),
-                    Err((code, why)) => PartitionOutcome::Refused(code, why),
+                    Err(refused) => PartitionOutcome::Refused(refused),
                 },
-                Err(error) => PartitionOutcome::Refused(error, String::new()),
+                Err(code) => PartitionOutcome::Refused(RefusedBatch::of(code, "")),
             });
         }
     }
@@ -113,7 +119,28 @@ pub(crate) async fn produce<'a>(
 }
 
 /// The reason why a batch is rejected.
-type RefusedBatch = (ErrorCode, String);
+struct RefusedBatch {
+    code: ErrorCode,
+    why: String,
+    /// The numbers of the records without a key, if that is the reason.
+    without_key: Vec<i32>,
+}
+
+impl RefusedBatch {
+    fn of(code: ErrorCode, why: &str) -> RefusedBatch {
+        RefusedBatch {
+            code,
+            why: why.to_owned(),
+            without_key: Vec::new(),
+        }
+    }
+}
+
+impl From<BadBatch> for RefusedBatch {
+    fn from(bad: BadBatch) -> RefusedBatch {
+        RefusedBatch::of(code_of_batch(bad), &bad.to_string())
+    }
+}
 
 /// Returns the log of a partition and its batch, if the batch can be appended.
 async fn checked<'t>(
@@ -122,7 +149,7 @@ async fn checked<'t>(
     topic: Option<&'t Arc<Topic>>,
     (frame, broker): (&Arc<RequestFrame>, &Broker),
 ) -> Result<(&'t Arc<PartitionLog>, BatchBytes), RefusedBatch> {
-    let refused = |code, why: &str| Err((code, why.to_owned()));
+    let refused = |code, why: &str| Err(RefusedBatch::of(code, why));
     let Some(topic) = topic else {
         return refused(ErrorCode::UnknownTopicOrPartition, "there is no such topic");
     };
@@ -140,17 +167,18 @@ async fn checked<'t>(
         let why = "the batch is larger than max.message.bytes";
         return refused(ErrorCode::MessageTooLarge, why);
     }
-    let header = batch::check(bytes).map_err(refused_batch)?;
+    let keys = match of.config().cleanup_policy.compacts() {
+        true => RecordKeys::Required,
+        false => RecordKeys::Optional,
+    };
+    let header = batch::check(bytes, keys).map_err(|bad| with_records(bad, bytes))?;
     let header = match header.codec() {
         Codec::None => header,
         Codec::Zstd if version < ZSTD_VERSION => {
             let why = "zstd needs version 7 of Produce";
             return refused(ErrorCode::UnsupportedCompressionType, why);
         }
-        _ => {
-            let checked = decompressed(bytes, header, frame, broker).await;
-            checked.map_err(refused_batch)?
-        }
+        _ => decompressed(bytes, (header, keys), frame, broker).await?,
     };
     if is_of_the_future(header.max_timestamp) {
         let why = "a timestamp is more than an hour ahead of the broker's clock: timestamps are in \
@@ -165,29 +193,38 @@ async fn checked<'t>(
 /// Checks compressed records: small ones on this thread, others on a blocking thread.
 async fn decompressed(
     bytes: &[u8],
-    header: BatchHeader,
+    (header, keys): (BatchHeader, RecordKeys),
     frame: &Arc<RequestFrame>,
     broker: &Broker,
-) -> Result<BatchHeader, BadBatch> {
+) -> Result<BatchHeader, RefusedBatch> {
+    let check = move |bytes: &[u8], bytes_max| {
+        let checked = batch::check_compressed(bytes, header, bytes_max, keys);
+        checked.map_err(|bad| (bad, with_records(bad, bytes)))
+    };
     if bytes.len() <= COMPRESSED_INLINE_MAX {
-        match batch::check_compressed(bytes, header, DECOMPRESSED_INLINE_MAX) {
-            Err(BadBatch::Bomb(_)) => {}
-            checked => return checked,
+        match check(bytes, DECOMPRESSED_INLINE_MAX) {
+            Err((BadBatch::Bomb(_), _)) => {}
+            checked => return checked.map_err(|(_, refused)| refused),
         }
     }
     // The semaphore is never closed.
     let _permit = broker.decompression.acquire().await;
     let (frame, range) = (Arc::clone(frame), frame.range_of(bytes));
-    let check = move || {
-        let bytes = &(*frame).as_ref()[range];
-        batch::check_compressed(bytes, header, DECOMPRESSED_MAX)
-    };
-    let checked = tokio::task::spawn_blocking(check).await;
-    checked.unwrap_or(Err(BadBatch::Records))
+    let check = move || check(&(*frame).as_ref()[range], DECOMPRESSED_MAX);
+    match tokio::task::spawn_blocking(check).await {
+        Ok(checked) => checked.map_err(|(_, refused)| refused),
+        Err(_) => Err(BadBatch::Records.into()),
+    }
 }
 
-fn refused_batch(bad: BadBatch) -> RefusedBatch {
-    (code_of_batch(bad), bad.to_string())
+/// Returns the reason why a batch is rejected, with the records that are to blame.
+fn with_records(bad: BadBatch, bytes: &[u8]) -> RefusedBatch {
+    let mut refused = RefusedBatch::from(bad);
+    if bad == BadBatch::NoKey {
+        refused.without_key =
+            batch::records_without_key(bytes, DECOMPRESSED_MAX, RECORD_ERRORS_MAX);
+    }
+    refused
 }
 
 /// Whether a timestamp is so far in the future that retention would never delete its record. The
@@ -220,16 +257,15 @@ async fn answer<'a>(
     index: i32,
     outcome: PartitionOutcome,
 ) -> (ProduceResponsePartitionProduceResponse<'a>, String) {
-    let (code, why, base_offset, start) = match outcome {
-        PartitionOutcome::Refused(code, why) => (code, why, -1, -1),
-        PartitionOutcome::Waiting(log, answer) => {
-            let start = log.offsets().start;
-            match answer.await {
-                Ok(Ok(appended)) => (ErrorCode::None, String::new(), appended.base_offset, start),
-                Ok(Err(error)) => (code_of_append(&error), error.to_string(), -1, start),
-                Err(_) => (ErrorCode::KafkaStorageError, String::new(), -1, start),
-            }
-        }
+    let (log, answer) = match outcome {
+        PartitionOutcome::Refused(refused) => return refusal(index, refused),
+        PartitionOutcome::Waiting(log, answer) => (log, answer),
+    };
+    let start = log.offsets().start;
+    let (code, why, base_offset) = match answer.await {
+        Ok(Ok(appended)) => (ErrorCode::None, String::new(), appended.base_offset),
+        Ok(Err(error)) => (code_of_append(&error), error.to_string(), -1),
+        Err(_) => (ErrorCode::KafkaStorageError, String::new(), -1),
     };
     let response = ProduceResponsePartitionProduceResponse {
         index,
@@ -239,6 +275,29 @@ async fn answer<'a>(
         ..Default::default()
     };
     (response, why)
+}
+
+/// Returns the response for a partition whose batch is rejected, and the reason.
+fn refusal<'a>(
+    index: i32,
+    refused: RefusedBatch,
+) -> (ProduceResponsePartitionProduceResponse<'a>, String) {
+    let records = refused.without_key.iter();
+    let record_errors = records.map(|number| ProduceResponseBatchIndexAndErrorMessage {
+        batch_index: *number,
+        batch_index_error_message: Some(NO_KEY),
+    });
+    let is_keyless = !refused.without_key.is_empty();
+    let response = ProduceResponsePartitionProduceResponse {
+        index,
+        error_code: refused.code.number(),
+        base_offset: -1,
+        log_start_offset: -1,
+        record_errors: record_errors.collect(),
+        error_message: is_keyless.then_some(NO_KEY),
+        ..Default::default()
+    };
+    (response, refused.why)
 }
 
 /// Returns the error code, as in Kafka: corrupt batches are CORRUPT_MESSAGE; truncated, older,
@@ -253,6 +312,7 @@ fn code_of_batch(bad: BadBatch) -> ErrorCode {
         | BadBatch::Control
         | BadBatch::Transactional
         | BadBatch::Records
+        | BadBatch::NoKey
         | BadBatch::Bomb(_) => ErrorCode::InvalidRecord,
     }
 }

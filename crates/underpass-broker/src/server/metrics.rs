@@ -26,6 +26,7 @@ impl MetricsSource for BrokerMetrics {
         sent(page, &totals);
         connections(page, &totals, workers);
         disk(page, &broker);
+        compaction(page, &broker);
         topics(page, &broker);
         lags(page, &broker);
     }
@@ -107,6 +108,34 @@ fn disk(page: &mut MetricsPage, broker: &Broker) {
         "underpass_broker_offline",
         "1 since a sync has failed: nothing is appended until a restart.",
         u8::from(log.is_offline()),
+    );
+}
+
+fn compaction(page: &mut MetricsPage, broker: &Broker) {
+    let stats = broker.log.cleaner_stats();
+    page.single(
+        "underpass_broker_compactions_total",
+        "Times that a partition was compacted.",
+        stats.passes,
+    );
+    page.single(
+        "underpass_broker_compaction_seconds_total",
+        "Time that this took.",
+        stats.time.as_secs_f64(),
+    );
+    let bytes = [("before", stats.bytes_before), ("after", stats.bytes_after)];
+    let name = "underpass_broker_compacted_bytes_total";
+    let help = "Bytes of the segments that were compacted, before and after.";
+    page.labelled(name, help, "when", bytes);
+    page.single(
+        "underpass_broker_compaction_removed_records_total",
+        "Records removed by compaction.",
+        stats.removed_records,
+    );
+    page.single(
+        "underpass_broker_uncompactable_partitions",
+        "Partitions whose compaction has failed, and is tried again later or at the next start.",
+        stats.failed_partitions,
     );
 }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use underpass::Policy;
 use underpass_log::{
-    DataFolderOptions, FlushPolicy, FoundPartition, LogError, LogManager, TopicConfig,
+    CleanupPolicy, DataFolderOptions, FlushPolicy, FoundPartition, LogError, LogManager,
+    TopicConfig,
 };
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
@@ -212,9 +213,16 @@ fn open_log(
         node_id: options.node_id,
         // Generated like a topic ID.
         cluster_id: TopicId::random().to_string(),
+        cleaner: (&options.cleaner).into(),
         ..DataFolderOptions::default()
     };
-    let config = Arc::new(defaults.clone());
+    // Until the topics are known, nothing is deleted or compacted.
+    let config = Arc::new(TopicConfig {
+        cleanup_policy: CleanupPolicy::Delete,
+        retention_ms: -1,
+        retention_bytes: -1,
+        ..defaults.clone()
+    });
     let (log, found) = LogManager::open(
         &options.data,
         folder,

@@ -28,11 +28,17 @@ pub(crate) fn batch(count: i32, value_bytes: usize) -> Vec<u8> {
 
 /// A batch with the same value for all records.
 pub(crate) fn batch_with(count: i32, value: &[u8]) -> Vec<u8> {
+    keyed_batch(&vec![None; count as usize], value)
+}
+
+/// A batch of records with these keys, and the same value.
+pub(crate) fn keyed_batch(keys: &[Option<&str>], value: &[u8]) -> Vec<u8> {
+    let count = keys.len() as i32;
     let mut batch = vec![0; RECORDS];
-    for number in 0..count {
+    for (number, key) in keys.iter().enumerate() {
         let record = BatchRecord {
-            offset_delta: i64::from(number),
-            key: None,
+            offset_delta: number as i64,
+            key: key.map(str::as_bytes),
             value: Some(value),
         };
         record.put(&mut batch);

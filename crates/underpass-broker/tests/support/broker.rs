@@ -161,5 +161,6 @@ fn options(folder: &Path) -> BrokerOptions {
     options.workers = 2.try_into().ok();
     options.topics.partitions = 4;
     options.groups.initial_rebalance_delay_ms = 0;
+    options.cleaner.backoff_ms = 20;
     options
 }

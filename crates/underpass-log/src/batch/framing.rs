@@ -22,7 +22,7 @@ impl<'a> BatchRecord<'a> {
     }
 
     /// Does the same as [`split`](Self::split), and also returns the timestamp delta.
-    fn split_timed(bytes: &'a [u8]) -> Option<(i64, Self, &'a [u8])> {
+    pub(super) fn split_timed(bytes: &'a [u8]) -> Option<(i64, Self, &'a [u8])> {
         let (length, rest) = split_varint(bytes)?;
         let (record, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         let (_attributes, fields) = record.split_first()?;
@@ -69,20 +69,82 @@ impl<'a> BatchRecord<'a> {
 /// Bytes, or null.
 type Field<'a> = Option<&'a [u8]>;
 
-/// Returns the largest timestamp of `count` uncompressed records; `None` if the bytes are not
-/// exactly such records with consecutive offsets.
-pub(crate) fn latest(mut bytes: &[u8], base_timestamp: i64, count: i32) -> Option<i64> {
-    let mut latest = NO_TIMESTAMP;
+/// Facts about the records of a batch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct RecordsSummary {
+    /// The largest timestamp.
+    pub(crate) latest: i64,
+    pub(crate) has_all_keys: bool,
+}
+
+/// Returns a summary of `count` uncompressed records; `None` if the bytes are not exactly such
+/// records with consecutive offsets.
+pub(super) fn summary(mut bytes: &[u8], base_timestamp: i64, count: i32) -> Option<RecordsSummary> {
+    let mut summary = RecordsSummary {
+        latest: NO_TIMESTAMP,
+        has_all_keys: true,
+    };
     for number in 0..i64::from(count) {
         let (delta, record, rest) = BatchRecord::split_timed(bytes)?;
         let timestamp = base_timestamp.checked_add(delta)?;
         if record.offset_delta != number {
             return None;
         }
-        latest = latest.max(timestamp);
+        summary.latest = summary.latest.max(timestamp);
+        summary.has_all_keys &= record.key.is_some();
         bytes = rest;
     }
-    bytes.is_empty().then_some(latest)
+    bytes.is_empty().then_some(summary)
+}
+
+/// A record within uncompressed bytes, as far as compaction reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FramedRecord<'a> {
+    /// The whole record, with its length.
+    pub(super) bytes: &'a [u8],
+    pub(super) attributes: u8,
+    pub(super) timestamp_delta: i64,
+    pub(super) offset_delta: i64,
+    pub(super) key: Option<&'a [u8]>,
+    /// Whether the value is null: the record deletes its key.
+    pub(super) is_tombstone: bool,
+    /// The fields after the timestamp delta.
+    behind_timestamp: &'a [u8],
+}
+
+impl<'a> FramedRecord<'a> {
+    /// Splits the first record off the bytes and returns it with the rest; `None` if its lengths
+    /// are inconsistent.
+    pub(super) fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (length, rest) = split_varint(bytes)?;
+        let (record, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        let (&attributes, fields) = record.split_first()?;
+        let (timestamp_delta, behind_timestamp) = split_varint(fields)?;
+        let (offset_delta, fields) = split_varint(behind_timestamp)?;
+        let (key, fields) = split_field(fields)?;
+        let (value, _headers) = split_field(fields)?;
+        let record = FramedRecord {
+            bytes: &bytes[..bytes.len() - behind.len()],
+            attributes,
+            timestamp_delta,
+            offset_delta,
+            key,
+            is_tombstone: value.is_none(),
+            behind_timestamp,
+        };
+        Some((record, behind))
+    }
+
+    /// Appends the record to `out` with another timestamp delta.
+    pub(super) fn put_with_timestamp(&self, timestamp_delta: i64, out: &mut Vec<u8>) {
+        let mut timestamp = Vec::with_capacity(VARINT_BYTES_MAX);
+        put_varint(&mut timestamp, timestamp_delta);
+        let length = 1 + timestamp.len() + self.behind_timestamp.len();
+        put_varint(out, length as i64);
+        out.push(self.attributes);
+        out.extend(timestamp);
+        out.extend_from_slice(self.behind_timestamp);
+    }
 }
 
 /// The timestamp of a record without one.

@@ -1,5 +1,6 @@
 //! Reads and writes the header of a batch.
 
+use crate::batch::framing::NO_TIMESTAMP;
 use crate::position::OFFSET_MAX;
 
 /// The size of a header, and of the smallest batch.
@@ -16,6 +17,7 @@ const CODEC: i16 = 0b111;
 const LOG_APPEND_TIME: i16 = 1 << 3;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
+const DELETE_HORIZON: i16 = 1 << 6;
 
 /// The header of a batch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,7 +34,8 @@ pub struct BatchHeader {
     pub attributes: i16,
     /// The last offset relative to the first.
     pub last_offset_delta: i32,
-    /// The timestamp of the first record, in milliseconds since 1970.
+    /// The timestamp that those of the records are relative to, in milliseconds since 1970: that of
+    /// the first record, or the time from which compaction removes tombstones.
     pub base_timestamp: i64,
     /// The largest timestamp.
     pub max_timestamp: i64,
@@ -134,6 +137,41 @@ impl BatchHeader {
         self.attributes & TRANSACTIONAL != 0
     }
 
+    /// Returns the time from which compaction removes the tombstones of the batch, once it is set.
+    pub(crate) fn delete_horizon(&self) -> Option<i64> {
+        let is_set = self.attributes & DELETE_HORIZON != 0;
+        is_set.then_some(self.base_timestamp)
+    }
+
+    /// Returns this header with a delete horizon, which is the base timestamp, too.
+    pub(crate) fn with_delete_horizon(self, horizon: i64) -> BatchHeader {
+        BatchHeader {
+            attributes: self.attributes | DELETE_HORIZON,
+            base_timestamp: horizon,
+            ..self
+        }
+    }
+
+    /// Returns the header of the batch without records. It keeps the offsets, the producer and its
+    /// sequence numbers.
+    pub(crate) fn without_records(self) -> BatchHeader {
+        BatchHeader {
+            size: HEADER_BYTES,
+            attributes: self.attributes & !(CODEC | DELETE_HORIZON),
+            base_timestamp: NO_TIMESTAMP,
+            count: 0,
+            ..self
+        }
+    }
+
+    /// Returns the largest timestamp of the records; −1 if compaction has removed all of them.
+    pub(crate) fn latest_timestamp(&self) -> i64 {
+        match self.count {
+            0 => NO_TIMESTAMP,
+            _ => self.max_timestamp,
+        }
+    }
+
     /// Returns the sequence number of the last record.
     pub fn last_sequence(&self) -> i32 {
         add_sequence(self.base_sequence, self.last_offset_delta)
@@ -171,5 +209,17 @@ pub(crate) fn written(header: &BatchHeader) -> [u8; WRITTEN_BYTES] {
     put(23, &header.last_offset_delta.to_be_bytes());
     put(27, &header.base_timestamp.to_be_bytes());
     put(MAX_TIMESTAMP_AT, &header.max_timestamp.to_be_bytes());
+    bytes
+}
+
+/// Returns the whole header.
+pub(super) fn encoded(header: &BatchHeader) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..WRITTEN_BYTES].copy_from_slice(&written(header));
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(43, &header.producer_id.to_be_bytes());
+    put(51, &header.producer_epoch.to_be_bytes());
+    put(53, &header.base_sequence.to_be_bytes());
+    put(57, &header.count.to_be_bytes());
     bytes
 }

@@ -13,9 +13,11 @@
 //! clients send wrong values, and retention depends on them. The broker changes nothing else.
 
 mod bytes;
+mod codec;
 mod framing;
 mod header;
 pub(crate) mod records;
+pub(crate) mod rewrite;
 
 use std::io;
 
@@ -24,6 +26,7 @@ pub use self::framing::BatchRecord;
 pub use self::header::{BatchHeader, Codec, HEADER_BYTES};
 pub(crate) use self::header::{CRC_FROM, WRITTEN_BYTES, add_sequence, written};
 use self::header::{MAGIC, MAX_TIMESTAMP_AT, PREFIX_BYTES};
+use self::records::RecordOffsets;
 
 /// The reason why a batch is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -55,6 +58,9 @@ pub enum BadBatch {
     /// Consumers could not read the records, nor any after them.
     #[error("the batch does not have the records that its header announces")]
     Records,
+    /// A record has no key, and the topic is compacted.
+    #[error("a record has no key: the topic is compacted")]
+    NoKey,
     /// Decompressing the records would take too much memory and time.
     #[error("the records of the batch have more than {0} bytes without compression")]
     Bomb(u64),
@@ -64,6 +70,15 @@ pub enum BadBatch {
 /// offset, so no codec gets near this limit.
 const COMPRESSED_RECORDS_MAX: usize = 64;
 
+/// Whether records need keys.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RecordKeys {
+    /// Records may have no key.
+    Optional,
+    /// Every record has a key: compaction keeps the latest record of each.
+    Required,
+}
+
 /// Checks a batch from a client: it must be one whole batch with a correct checksum, and have the
 /// records that its header announces. Returns the header to write, with the largest timestamp of
 /// the records. Only the number of compressed records is checked; [`check_compressed`] checks the
@@ -71,7 +86,7 @@ const COMPRESSED_RECORDS_MAX: usize = 64;
 ///
 /// # Errors
 /// [`BadBatch`].
-pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
+pub fn check(bytes: &[u8], keys: RecordKeys) -> Result<BatchHeader, BadBatch> {
     match bytes.get(16) {
         None => return Err(BadBatch::CutOff),
         Some(&MAGIC) => {}
@@ -114,9 +129,12 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
         let are_possible = header.count as usize <= records.len() * COMPRESSED_RECORDS_MAX;
         return are_possible.then_some(header).ok_or(BadBatch::Records);
     }
-    let latest = framing::latest(records, header.base_timestamp, header.count);
-    let latest = latest.ok_or(BadBatch::Records)?;
-    Ok(with_latest(bytes, header, latest))
+    let summary = framing::summary(records, header.base_timestamp, header.count);
+    let summary = summary.ok_or(BadBatch::Records)?;
+    if keys == RecordKeys::Required && !summary.has_all_keys {
+        return Err(BadBatch::NoKey);
+    }
+    Ok(with_latest(bytes, header, summary.latest))
 }
 
 /// Checks the compressed records of a batch that [`check`] accepted, by decompressing them, and
@@ -124,18 +142,31 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
 /// limited to `bytes_max` bytes, and holds at most 128 MiB of them in memory.
 ///
 /// # Errors
-/// [`BadBatch::Records`], [`BadBatch::Bomb`].
+/// [`BadBatch::Records`], [`BadBatch::Bomb`], [`BadBatch::NoKey`].
 pub fn check_compressed(
     bytes: &[u8],
     header: BatchHeader,
     bytes_max: u64,
+    keys: RecordKeys,
 ) -> Result<BatchHeader, BadBatch> {
-    let latest =
-        records::latest(bytes, &header, bytes_max).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => BadBatch::Bomb(bytes_max),
-            _ => BadBatch::Records,
-        })?;
-    Ok(with_latest(bytes, header, latest))
+    let summary = records::summary(bytes, &header, (bytes_max, RecordOffsets::Consecutive));
+    let summary = summary.map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => BadBatch::Bomb(bytes_max),
+        _ => BadBatch::Records,
+    })?;
+    if keys == RecordKeys::Required && !summary.has_all_keys {
+        return Err(BadBatch::NoKey);
+    }
+    Ok(with_latest(bytes, header, summary.latest))
+}
+
+/// Returns the numbers of the records without a key in a batch that was rejected for them, at most
+/// `count_max`. Takes as long as [`check_compressed`].
+pub fn records_without_key(bytes: &[u8], bytes_max: u64, count_max: usize) -> Vec<i32> {
+    let header = BatchHeader::parse(bytes);
+    let numbers =
+        header.and_then(|it| records::without_key(bytes, &it, (bytes_max, count_max)).ok());
+    numbers.unwrap_or_default()
 }
 
 /// Returns the header of a batch with this largest timestamp and the checksum to match.
@@ -227,6 +258,54 @@ pub(crate) mod tests {
         batch
     }
 
+    /// A record: key, value and timestamp.
+    pub(crate) type Entry = (Option<Vec<u8>>, Option<Vec<u8>>, i64);
+
+    /// A batch of keyed records, in the codec with this number.
+    pub(crate) fn keyed(codec: i16, entries: &[Entry]) -> Vec<u8> {
+        let first = entries[0].2;
+        let mut records = Vec::new();
+        for (number, (key, value, timestamp)) in entries.iter().enumerate() {
+            let record = BatchRecord {
+                offset_delta: number as i64,
+                key: key.as_deref(),
+                value: value.as_deref(),
+            };
+            record.put_with(timestamp - first, &[], &mut records);
+        }
+        let mut header = batch_of_records(entries.len() as i32, &[], first);
+        header[22] = codec as u8;
+        let latest = entries.iter().map(|entry| entry.2).max().unwrap();
+        header[MAX_TIMESTAMP_AT..WRITTEN_BYTES].copy_from_slice(&latest.to_be_bytes());
+        let mut batch = header.clone();
+        let parsed = BatchHeader::parse(&header).unwrap();
+        codec::compress(&records, &parsed, b"", &mut batch).unwrap();
+        let length = (batch.len() - PREFIX_BYTES) as i32;
+        batch[8..12].copy_from_slice(&length.to_be_bytes());
+        seal(&mut batch);
+        batch
+    }
+
+    /// Returns the records of a batch, with their offsets.
+    pub(crate) fn entries(batch: &[u8]) -> Vec<(i64, Entry)> {
+        let header = BatchHeader::parse(batch).unwrap();
+        assert!(is_intact(batch, &header));
+        let mut bytes = Vec::new();
+        let mut plain = codec::decompressor(batch, &header, u64::MAX).unwrap();
+        io::Read::read_to_end(&mut plain, &mut bytes).unwrap();
+        let (mut rest, mut entries) = (&bytes[..], Vec::new());
+        for _ in 0..header.count {
+            let (delta, record, behind) = BatchRecord::split_timed(rest).unwrap();
+            let offset = header.base_offset + record.offset_delta;
+            let fields = [record.key, record.value].map(|field| field.map(<[u8]>::to_vec));
+            let [key, value] = fields;
+            entries.push((offset, (key, value, header.base_timestamp + delta)));
+            rest = behind;
+        }
+        assert!(rest.is_empty());
+        entries
+    }
+
     pub(crate) fn seal(batch: &mut [u8]) {
         let crc = crc32c::crc32c(&batch[21..]);
         batch[17..21].copy_from_slice(&crc.to_be_bytes());
@@ -259,7 +338,7 @@ pub(crate) mod tests {
     fn a_good_batch_is_taken_and_placed() {
         let records = three_records();
         let mut bytes = batch_with(3, &records);
-        let header = check(&bytes).unwrap();
+        let header = check(&bytes, RecordKeys::Optional).unwrap();
         assert_eq!((header.count, header.max_timestamp), (3, 5));
         assert_eq!(header.size, HEADER_BYTES + records.len());
         put_place(&mut bytes, 1000, 7);
@@ -277,7 +356,7 @@ pub(crate) mod tests {
             let mut bytes = batch_with(3, &records);
             bytes[MAX_TIMESTAMP_AT..WRITTEN_BYTES].copy_from_slice(&i64::to_be_bytes(claimed));
             seal(&mut bytes);
-            let header = check(&bytes).unwrap();
+            let header = check(&bytes, RecordKeys::Optional).unwrap();
             assert_eq!(header.max_timestamp, 5, "{claimed}");
             bytes[..WRITTEN_BYTES].copy_from_slice(&written(&header));
             assert_eq!(bytes, batch_with(3, &records), "{claimed}");
@@ -286,7 +365,7 @@ pub(crate) mod tests {
         let mut bytes = batch_with(3, &records);
         bytes[27..35].copy_from_slice(&(i64::MIN + 1).to_be_bytes());
         seal(&mut bytes);
-        assert_eq!(check(&bytes), Err(BadBatch::Records));
+        assert_eq!(check(&bytes, RecordKeys::Optional), Err(BadBatch::Records));
     }
 
     #[test]
@@ -296,7 +375,7 @@ pub(crate) mod tests {
             let mut batch = batch_with(3, &records);
             batch[at..at + bytes.len()].copy_from_slice(bytes);
             seal(&mut batch);
-            check(&batch).unwrap_err()
+            check(&batch, RecordKeys::Optional).unwrap_err()
         };
         assert_eq!(changed(16, &[1]), BadBatch::Magic(1));
         assert_eq!(changed(8, &2000i32.to_be_bytes()), BadBatch::CutOff);
@@ -312,16 +391,22 @@ pub(crate) mod tests {
         assert_eq!(changed(43, &1i64.to_be_bytes()), BadBatch::Inconsistent);
         let mut torn = batch_with(3, &records);
         torn[70] ^= 1;
-        assert_eq!(check(&torn), Err(BadBatch::Crc));
+        assert_eq!(check(&torn, RecordKeys::Optional), Err(BadBatch::Crc));
         for length in 0..torn.len() {
-            assert_eq!(check(&torn[..length]), Err(BadBatch::CutOff), "{length}");
+            assert_eq!(
+                check(&torn[..length], RecordKeys::Optional),
+                Err(BadBatch::CutOff),
+                "{length}"
+            );
         }
     }
 
     #[test]
     fn records_that_no_consumer_could_read_are_found() {
         let records = three_records();
-        let of = |count: i32, records: &[u8]| check(&batch_with(count, records)).map(drop);
+        let of = |count: i32, records: &[u8]| {
+            check(&batch_with(count, records), RecordKeys::Optional).map(drop)
+        };
         assert_eq!(of(3, &records), Ok(()));
         for count in [1, 2, 4, i32::MAX] {
             assert_eq!(of(count, &records), Err(BadBatch::Records), "{count}");
@@ -362,7 +447,7 @@ pub(crate) mod tests {
             let mut batch = batch_with(count, &[7; 30]);
             batch[22] = 1;
             seal(&mut batch);
-            check(&batch).map(drop)
+            check(&batch, RecordKeys::Optional).map(drop)
         };
         assert_eq!(gzip(30 * 64), Ok(()));
         assert_eq!(gzip(30 * 64 + 1), Err(BadBatch::Records));

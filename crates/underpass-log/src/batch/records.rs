@@ -1,17 +1,12 @@
-//! The timestamps of the records of a batch. Compressed records are decompressed as a stream.
+//! The timestamps and keys of the records of a batch. Compressed records are decompressed as a
+//! stream.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use crate::batch::framing::{NO_TIMESTAMP, VARINT_BYTES_MAX, zigzag};
-use crate::batch::header::{BatchHeader, Codec, HEADER_BYTES};
-
-/// The largest Snappy block that is decompressed; blocks are decompressed as a whole.
-const SNAPPY_BLOCK_MAX: u64 = 64 << 20;
-
-/// The magic that Java's Snappy library writes first, followed by two version numbers.
-const SNAPPY_JAVA: &[u8] = b"\x82SNAPPY\0";
-const SNAPPY_JAVA_HEADER_BYTES: usize = 16;
+use crate::batch::codec::{Limited, damaged, decompressor};
+use crate::batch::framing::{NO_TIMESTAMP, RecordsSummary, VARINT_BYTES_MAX, zigzag};
+use crate::batch::header::BatchHeader;
 
 /// Finds the first record at or after the offset `start` with a timestamp of at least `timestamp`.
 /// Returns its offset and its timestamp.
@@ -23,20 +18,14 @@ pub(crate) fn first_since(
     header: &BatchHeader,
     (start, timestamp): (i64, i64),
 ) -> io::Result<Option<(i64, i64)>> {
-    if header.has_append_time() {
-        // All records have the same timestamp.
-        let is_late = header.max_timestamp >= timestamp;
-        let first = header.base_offset.max(start);
-        return Ok(is_late.then_some((first, header.max_timestamp)));
-    }
     let mut found = None;
     let last = header.last_offset();
-    visit(batch, header, u64::MAX, |offset_delta, time| {
-        let offset = header.base_offset.checked_add(offset_delta);
+    visit(batch, header, u64::MAX, |record| {
+        let offset = header.base_offset.checked_add(record.offset_delta);
         let offset = offset.filter(|offset| (header.base_offset..=last).contains(offset));
         let offset = offset.ok_or_else(damaged)?;
-        if offset >= start && time >= timestamp {
-            found = Some((offset, time));
+        if offset >= start && record.timestamp >= timestamp {
+            found = Some((offset, record.timestamp));
             return Ok(ControlFlow::Break(()));
         }
         Ok(ControlFlow::Continue(()))
@@ -44,96 +33,122 @@ pub(crate) fn first_since(
     Ok(found)
 }
 
-/// Returns the largest timestamp of the records. Their offsets must be consecutive, and nothing may
-/// follow them.
+/// How the offsets of the records of a batch rise.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RecordOffsets {
+    /// By one, as a producer sends them.
+    Consecutive,
+    /// Records may be missing, because the log was compacted.
+    Rising,
+}
+
+/// Returns the largest timestamp of the records, and whether all have keys. Nothing may follow
+/// them.
 ///
 /// # Errors
 /// The records cannot be read. `FileTooLarge` if they have more than `bytes_max` bytes
 /// uncompressed.
-pub(crate) fn latest(batch: &[u8], header: &BatchHeader, bytes_max: u64) -> io::Result<i64> {
-    if header.has_append_time() {
-        return Ok(header.max_timestamp);
-    }
-    let (mut latest, mut next) = (NO_TIMESTAMP, 0);
-    let mut rest = visit(batch, header, bytes_max, |offset_delta, time| {
-        if offset_delta != next {
+pub(crate) fn summary(
+    batch: &[u8],
+    header: &BatchHeader,
+    (bytes_max, offsets): (u64, RecordOffsets),
+) -> io::Result<RecordsSummary> {
+    let mut summary = RecordsSummary {
+        latest: NO_TIMESTAMP,
+        has_all_keys: true,
+    };
+    let mut next = 0;
+    let mut rest = visit(batch, header, bytes_max, |record| {
+        let is_right = match offsets {
+            RecordOffsets::Consecutive => record.offset_delta == next,
+            RecordOffsets::Rising => record.offset_delta >= next,
+        };
+        if !is_right {
             return Err(damaged());
         }
-        next += 1;
-        latest = latest.max(time);
+        next = record.offset_delta + 1;
+        summary.latest = summary.latest.max(record.timestamp);
+        summary.has_all_keys &= record.has_key;
         Ok(ControlFlow::Continue(()))
     })?;
     match rest.read(&mut [0])? {
-        0 => Ok(latest),
+        0 => Ok(summary),
         _ => Err(damaged()),
     }
 }
 
-/// Visits the records with the offset delta and the timestamp of each. Returns the bytes after the
-/// last record visited.
+/// Returns the numbers of the records without a key, at most `count_max` of them.
+///
+/// # Errors
+/// Those of [`summary`].
+pub(crate) fn without_key(
+    batch: &[u8],
+    header: &BatchHeader,
+    (bytes_max, count_max): (u64, usize),
+) -> io::Result<Vec<i32>> {
+    let (mut numbers, mut number) = (Vec::new(), 0);
+    visit(batch, header, bytes_max, |record| {
+        if !record.has_key {
+            numbers.push(number);
+        }
+        number += 1;
+        Ok(match numbers.len() < count_max {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    })?;
+    Ok(numbers)
+}
+
+/// The parts of a record that a visitor gets.
+struct VisitedRecord {
+    offset_delta: i64,
+    timestamp: i64,
+    has_key: bool,
+}
+
+/// Visits the records. Returns the bytes after the last record visited.
 fn visit<'a>(
     batch: &'a [u8],
     header: &BatchHeader,
     bytes_max: u64,
-    mut visitor: impl FnMut(i64, i64) -> io::Result<ControlFlow<()>>,
+    mut visitor: impl FnMut(VisitedRecord) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<Limited<'a>> {
-    let compressed = batch.get(HEADER_BYTES..).ok_or_else(damaged)?;
-    let records: Box<dyn Read + 'a> = match header.codec() {
-        Codec::None => Box::new(compressed),
-        Codec::Gzip => Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(
-            compressed,
-        ))),
-        Codec::Snappy => Box::new(io::Cursor::new(unsnap(
-            compressed,
-            bytes_max.min(SNAPPY_BLOCK_MAX),
-        )?)),
-        Codec::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(compressed)),
-        Codec::Zstd => Box::new(BufReader::new(zstd::Decoder::with_buffer(compressed)?)),
-        Codec::Unknown => return Err(damaged()),
-    };
-    let mut records = Limited {
-        records,
-        left: bytes_max,
-    };
+    let mut records = decompressor(batch, header, bytes_max)?;
     for _ in 0..header.count {
-        let (time_delta, offset_delta) = next(&mut records)?;
-        let time = header.base_timestamp.checked_add(time_delta);
-        if visitor(offset_delta, time.ok_or_else(damaged)?)?.is_break() {
+        let (time_delta, mut record) = next(&mut records)?;
+        let timestamp = match header.has_append_time() {
+            true => Some(header.max_timestamp),
+            false => header.base_timestamp.checked_add(time_delta),
+        };
+        record.timestamp = timestamp.ok_or_else(damaged)?;
+        if visitor(record)?.is_break() {
             break;
         }
     }
     Ok(records)
 }
 
-/// A reader of uncompressed records that returns at most `left` more bytes.
-struct Limited<'a> {
-    records: Box<dyn Read + 'a>,
-    left: u64,
-}
-
-impl Read for Limited<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.records.read(buffer)?;
-        let left = self.left.checked_sub(read as u64);
-        self.left = left.ok_or(io::ErrorKind::FileTooLarge)?;
-        Ok(read)
-    }
-}
-
-/// Reads a record. Returns its timestamp delta and its offset delta.
-fn next(records: &mut dyn Read) -> io::Result<(i64, i64)> {
+/// Reads a record. Returns its timestamp delta, and the record without a timestamp.
+fn next(records: &mut dyn Read) -> io::Result<(i64, VisitedRecord)> {
     let (length, _) = varint(records)?;
     let mut attributes = [0];
     records.read_exact(&mut attributes)?;
     let (time, time_bytes) = varint(records)?;
-    let (offset, offset_bytes) = varint(records)?;
-    let read = attributes.len() as u64 + time_bytes + offset_bytes;
+    let (offset_delta, offset_bytes) = varint(records)?;
+    let (key_length, key_bytes) = varint(records)?;
+    let read = attributes.len() as u64 + time_bytes + offset_bytes + key_bytes;
     let rest = u64::try_from(length)
         .ok()
         .and_then(|length| length.checked_sub(read));
     let rest = rest.ok_or_else(damaged)?;
+    let record = VisitedRecord {
+        offset_delta,
+        timestamp: NO_TIMESTAMP,
+        has_key: key_length >= 0,
+    };
     match io::copy(&mut records.take(rest), &mut io::sink())? == rest {
-        true => Ok((time, offset)),
+        true => Ok((time, record)),
         false => Err(damaged()),
     }
 }
@@ -155,52 +170,20 @@ fn varint(from: &mut dyn Read) -> io::Result<(i64, u64)> {
     }
 }
 
-/// Decompresses length-prefixed blocks as written by Java's Snappy library, or one raw block, up to
-/// `bytes_max` uncompressed bytes in total.
-fn unsnap(compressed: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
-    let block = |block: &[u8], whole: &mut Vec<u8>| {
-        let length = snap::raw::decompress_len(block)?;
-        if (whole.len() + length) as u64 > bytes_max {
-            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
-        }
-        whole.extend(snap::raw::Decoder::new().decompress_vec(block)?);
-        Ok(())
-    };
-    let mut whole = Vec::new();
-    if !compressed.starts_with(SNAPPY_JAVA) {
-        block(compressed, &mut whole)?;
-        return Ok(whole);
-    }
-    let mut rest = compressed
-        .get(SNAPPY_JAVA_HEADER_BYTES..)
-        .ok_or_else(damaged)?;
-    while let Some((length, behind)) = rest.split_first_chunk() {
-        let length = u32::from_be_bytes(*length) as usize;
-        let (one, behind) = behind.split_at_checked(length).ok_or_else(damaged)?;
-        block(one, &mut whole)?;
-        rest = behind;
-    }
-    Ok(whole)
-}
-
-fn damaged() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "the records of a batch cannot be read",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::batch::RecordKeys;
+    use crate::batch::codec::SNAPPY_JAVA;
+    use crate::batch::header::{Codec, HEADER_BYTES};
 
     /// Three records, 10 ms apart, with values long enough for multi-byte varints.
     fn records() -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, length) in [(0u8, 200usize), (1, 3), (2, 70)] {
-            let mut record = vec![0, 20 * number, 2 * number];
+            let mut record = vec![0, 20 * number, 2 * number, 1];
             record.resize(record.len() + length, 7);
             let zigzag = 2 * record.len() as u64;
             if zigzag >= 0x80 {
@@ -298,21 +281,29 @@ mod tests {
         for (number, codec) in (0..).zip(codecs) {
             let (mut batch, mut header) = batch_of(number, &compressed(codec));
             let length = records().len() as u64;
-            assert_eq!(latest(&batch, &header, length).unwrap(), 1020, "{codec:?}");
-            let too_large = latest(&batch, &header, length - 1).unwrap_err();
+            let latest = |header: &BatchHeader, bytes_max: u64| {
+                let found = summary(&batch, header, (bytes_max, RecordOffsets::Consecutive))?;
+                io::Result::Ok((found.latest, found.has_all_keys))
+            };
+            assert_eq!(latest(&header, length).unwrap(), (1020, false), "{codec:?}");
+            let keyless = without_key(&batch, &header, (u64::MAX, 2)).unwrap();
+            assert_eq!(keyless, [0, 1], "{codec:?}");
+            let too_large = latest(&header, length - 1).unwrap_err();
             let kind = io::ErrorKind::FileTooLarge;
             assert_eq!(too_large.kind(), kind, "{codec:?}");
             // One record less and one more than the header announces.
             for count in [2, 4] {
                 header.count = count;
-                let outcome = latest(&batch, &header, u64::MAX);
+                let outcome = latest(&header, u64::MAX);
                 assert!(outcome.is_err(), "{codec:?} {count}");
             }
             // The returned header has the timestamp of the records and a matching checksum.
             batch[35..43].copy_from_slice(&1000i64.to_be_bytes());
             crate::batch::tests::seal(&mut batch);
             let forged = BatchHeader::parse(&batch).unwrap();
-            let checked = crate::batch::check_compressed(&batch, forged, 1 << 20).unwrap();
+            let checked =
+                crate::batch::check_compressed(&batch, forged, 1 << 20, RecordKeys::Optional);
+            let checked = checked.unwrap();
             let written = crate::batch::written(&checked);
             batch[..written.len()].copy_from_slice(&written);
             assert_eq!(checked.max_timestamp, 1020, "{codec:?}");

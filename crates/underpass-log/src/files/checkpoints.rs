@@ -25,7 +25,7 @@ pub(crate) type OffsetCheckpoint = BTreeMap<TopicPartition, i64>;
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
-/// Kafka's file of the offsets up to which it has compacted.
+/// The offsets up to which partitions are compacted, of those that ever were.
 const CLEANED: &str = "cleaner-offset-checkpoint";
 
 /// Offsets of all partitions, as stored in four files of the data folder.
@@ -39,11 +39,6 @@ impl Checkpoints {
     /// Returns the offsets up to which everything is synced.
     pub(crate) fn synced(&self) -> &OffsetCheckpoint {
         &self.0[0]
-    }
-
-    /// Returns the offsets up to which Kafka has compacted, only for partitions that it compacts.
-    pub(crate) fn cleaned(&self) -> &OffsetCheckpoint {
-        &self.0[3]
     }
 
     pub(crate) fn read(folder: &Path) -> Checkpoints {

@@ -100,10 +100,8 @@ impl SegmentIndex {
     pub(crate) fn add(&mut self, header: &BatchHeader, position: u64, interval: u64) {
         let relative = (header.last_offset() - self.base) as u32;
         let (timestamp, offset) = (header.max_timestamp, relative);
-        if self
-            .largest
-            .is_none_or(|largest| timestamp > largest.timestamp)
-        {
+        let is_later = |largest: TimeEntry| timestamp > largest.timestamp;
+        if header.count > 0 && self.largest.is_none_or(is_later) {
             self.largest = Some(TimeEntry { timestamp, offset });
         }
         // An entry cannot hold larger positions: later batches are searched from the last entry on.

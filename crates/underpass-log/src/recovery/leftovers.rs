@@ -11,10 +11,10 @@ use crate::error::{LogError, at};
 use crate::files::disk::{self, DiskWait};
 use crate::recovery::cut::unused_name;
 use crate::segment::{
-    CHECKPOINT, INDEX, LOG, SNAPSHOT, TIME_INDEX, file_path, is_intact_at, parse_name, walk,
+    CHECKPOINT, INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX, file_path, is_intact_at,
+    parse_name, walk,
 };
 
-const TRANSACTION_INDEX: &str = "txnindex";
 const SWAP: &str = ".swap";
 
 /// Completes interrupted deletions and replacements.

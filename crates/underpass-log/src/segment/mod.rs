@@ -2,18 +2,20 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod damage;
+mod times;
 mod walk;
 
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use underpass::SharedFile;
 
-use crate::batch::{BatchHeader, HEADER_BYTES, records};
+use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::files::disk::{self, DiskWait};
 use crate::files::times::modified_ms;
 use crate::index::sealed::{IndexFile, OffsetFile, TimeFile};
@@ -29,9 +31,13 @@ pub(crate) struct Segment {
     folder: PathBuf,
     /// The size of the whole published batches, in bytes.
     size: AtomicU64,
-    numbering: Numbering,
+    pub(crate) numbering: Numbering,
     /// The files, while they are in use.
     open: Mutex<Option<Arc<OpenSegment>>>,
+    /// Held while files are opened by name, for longer than `open`.
+    opening: Mutex<()>,
+    /// Whether the files stay open, because other files have their names.
+    is_pinned: AtomicBool,
     /// The number of bytes whose records were read, and the largest timestamp in them.
     latest_record: Mutex<Option<(u64, i64)>>,
 }
@@ -64,6 +70,8 @@ impl Segment {
             size: AtomicU64::new(size),
             numbering,
             open: Mutex::new(None),
+            opening: Mutex::new(()),
+            is_pinned: AtomicBool::new(false),
             latest_record: Mutex::new(None),
         }
     }
@@ -140,8 +148,36 @@ impl Segment {
         }
     }
 
+    /// Opens the files for good: from now on others may get their names. Readers of this segment
+    /// continue with the old files. Blocks.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn pin(&self) -> io::Result<Arc<OpenSegment>> {
+        self.is_pinned.store(true, Ordering::Release);
+        let pinned = self.open();
+        if pinned.is_err() {
+            self.unpin();
+        }
+        pinned
+    }
+
+    /// Closes the files of a replaced segment that nobody else refers to.
+    pub(crate) fn release(&self) {
+        *lock(&self.open) = None;
+    }
+
+    /// Undoes [`pin`](Self::pin).
+    pub(crate) fn unpin(&self) {
+        self.is_pinned.store(false, Ordering::Release);
+    }
+
     /// Returns the files; if they were not open, they do not stay open. Blocks.
-    fn open_once(&self) -> io::Result<Arc<OpenSegment>> {
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn open_once(&self) -> io::Result<Arc<OpenSegment>> {
+        let _opening = lock(&self.opening);
         if let Some(open) = self.opened() {
             return Ok(open);
         }
@@ -164,16 +200,17 @@ impl Segment {
 
     /// Closes the files. Their current users keep them open, and later users reopen them.
     pub(crate) fn close(&self) {
-        *lock(&self.open) = None;
+        let mut open = lock(&self.open);
+        if !self.is_pinned.load(Ordering::Acquire) {
+            *open = None;
+        }
     }
 
     /// Closes the files if they are not in use.
     pub(crate) fn close_unused(&self) {
         let mut open = lock(&self.open);
-        if open
-            .as_ref()
-            .is_some_and(|open| Arc::strong_count(open) == 1)
-        {
+        let is_unused = |open: &Arc<OpenSegment>| Arc::strong_count(open) == 1;
+        if open.as_ref().is_some_and(is_unused) && !self.is_pinned.load(Ordering::Acquire) {
             *open = None;
         }
     }
@@ -198,7 +235,7 @@ impl Segment {
         let times: TimeFile = self.open_index(TIME_INDEX)?;
         let is_time_right = match times.largest()? {
             Some((_, offset)) => i64::from(offset) < offsets,
-            None => self.size() == 0,
+            None => self.begins_without_records()?,
         };
         let index: OffsetFile = self.open_index(INDEX)?;
         let last = index.last_within(self.size(), offsets)?;
@@ -250,17 +287,33 @@ impl Segment {
                 return Ok(Some((timestamp, offset)));
             }
         }
-        if self.size() == 0 {
+        if self.size() <= HEADER_BYTES as u64 {
             return Ok(None);
         }
         // Retention depends on this timestamp, so it must be right.
-        let path = self.path(TIME_INDEX);
-        tracing::warn!(
-            "{}: this contradicts the log, which is read",
-            path.display()
-        );
-        let file = File::open(self.path(LOG))?;
-        Ok(self.indexed(&file, INTERVAL_BYTES)?.largest_timestamp())
+        let may_have_none = self.is_pinned.load(Ordering::Acquire)
+            || largest.is_ok_and(|largest| largest.is_none()) && self.begins_without_records()?;
+        if !may_have_none {
+            let path = self.path(TIME_INDEX);
+            tracing::warn!(
+                "{}: this contradicts the log, which is read",
+                path.display()
+            );
+        }
+        let open = self.open_once()?;
+        let index = self.indexed(&*open.file, INTERVAL_BYTES)?;
+        Ok(index.largest_timestamp())
+    }
+
+    /// Whether the first batch has no records, or there is none: then there may be no timestamps.
+    fn begins_without_records(&self) -> io::Result<bool> {
+        if self.size() == 0 {
+            return Ok(true);
+        }
+        let mut header = [0; HEADER_BYTES];
+        let open = self.open_once()?;
+        disk::read_exact(&*open.file, &mut header, 0, DiskWait::Allowed)?;
+        Ok(BatchHeader::parse(&header).is_some_and(|header| header.count == 0))
     }
 
     /// Returns the largest timestamp of the records themselves, read from the file regardless of
@@ -273,11 +326,18 @@ impl Segment {
         if let Some(latest) = self.known_latest_record() {
             return Ok(latest);
         }
-        let size = self.size();
-        let unreadable = modified_ms(&self.path(LOG))?;
-        let latest = self.open_once()?.latest_record(size, unreadable)?;
+        let (size, open) = (self.size(), self.open_once()?);
+        let latest = open.latest_record(size, modified_ms(&*open.file)?)?;
         *lock(&self.latest_record) = Some((size, latest));
         Ok(latest)
+    }
+
+    /// Returns the modification time of the file. Waits for the disk.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn modified_ms(&self) -> io::Result<i64> {
+        modified_ms(&*self.open_once()?.file)
     }
 
     /// Returns the earlier result of [`latest_record`](Self::latest_record), unless batches were
@@ -294,7 +354,9 @@ impl Segment {
         let open = self.open_once()?;
         let found = open.find_header(offset, (self.size(), None), DiskWait::Allowed)?;
         Ok(found.is_some_and(|(_, header)| {
-            header.last_offset() == offset && header.max_timestamp == timestamp
+            header.last_offset() == offset
+                // Kafka's index has the timestamp of a batch without records.
+                && [header.latest_timestamp(), header.max_timestamp].contains(&timestamp)
         }))
     }
 
@@ -353,7 +415,7 @@ impl Segment {
     }
 
     /// Builds the indexes from the batches of the file.
-    fn indexed(&self, file: &File, interval: u64) -> io::Result<SegmentIndex> {
+    fn indexed(&self, file: impl AsFd, interval: u64) -> io::Result<SegmentIndex> {
         let mut index = SegmentIndex::new(self.base);
         let mut add = |place: &BatchPlace, header: &BatchHeader| {
             index.add(header, place.position, interval);
@@ -472,92 +534,7 @@ impl OpenSegment {
         let header = header.filter(|header| header.last_offset() == last);
         Ok(header.map_or(first, |header| (position, header.base_offset)))
     }
-
-    fn first_since(
-        &self,
-        from: u64,
-        (timestamp, start): (i64, i64),
-        limit: u64,
-    ) -> io::Result<Option<(i64, i64)>> {
-        let mut found = Ok(None);
-        walk_intact(
-            &*self.file,
-            from,
-            &Search::of((self.base, self.numbering), limit, None),
-            &mut |place, header| {
-                if header.max_timestamp < timestamp || header.last_offset() < start {
-                    return ControlFlow::Continue(());
-                }
-                found = self.first_of_batch(place, header, (start, timestamp));
-                match found {
-                    Ok(None) => ControlFlow::Continue(()),
-                    _ => ControlFlow::Break(()),
-                }
-            },
-        )?;
-        found
-    }
-
-    fn latest_record(&self, limit: u64, unreadable: i64) -> io::Result<i64> {
-        let (mut latest, mut failure) = (i64::MIN, None);
-        let search = Search::of((self.base, self.numbering), limit, None);
-        walk_intact(&*self.file, 0, &search, &mut |place, header| match self
-            .read_batch(place, header)
-        {
-            Ok(batch) => {
-                let of_records = batch.and_then(|batch| {
-                    records::latest(&batch, header, BATCH_RECORDS_BYTES_MAX).ok()
-                });
-                latest = latest.max(of_records.unwrap_or(unreadable));
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                failure = Some(error);
-                ControlFlow::Break(())
-            }
-        })?;
-        // Records without timestamps are as old as their file.
-        let latest = if latest < 0 { unreadable } else { latest };
-        failure.map_or(Ok(latest), Err)
-    }
-
-    /// Reads a batch; `None` if it is too large for memory.
-    fn read_batch(&self, place: &BatchPlace, header: &BatchHeader) -> io::Result<Option<Vec<u8>>> {
-        if header.size > BATCH_BYTES_MAX {
-            return Ok(None);
-        }
-        let mut batch = vec![0; header.size];
-        disk::read_exact(&*self.file, &mut batch, place.position, DiskWait::Allowed)?;
-        Ok(Some(batch))
-    }
-
-    fn first_of_batch(
-        &self,
-        place: &BatchPlace,
-        header: &BatchHeader,
-        (start, timestamp): (i64, i64),
-    ) -> io::Result<Option<(i64, i64)>> {
-        let offset = header.base_offset;
-        let Some(batch) = self.read_batch(place, header)? else {
-            return Ok(Some((offset.max(start), header.max_timestamp)));
-        };
-        match records::first_since(&batch, header, (start, timestamp)) {
-            // The header may state a timestamp that no record has.
-            Ok(found) if found.is_some() || offset < start => Ok(found),
-            Ok(_) => Ok(Some((offset, header.max_timestamp))),
-            Err(error) => {
-                tracing::debug!("batch with offset {offset}: {error}");
-                Ok(Some((offset.max(start), header.max_timestamp)))
-            }
-        }
-    }
 }
-
-/// The largest batch that is read as a whole, in bytes.
-const BATCH_BYTES_MAX: usize = 128 << 20;
-
-/// The largest uncompressed size of the records of a batch that is read, in bytes.
-const BATCH_RECORDS_BYTES_MAX: u64 = 1 << 30;
 
 /// Returns the path of the file of a segment with this extension.
 pub(crate) fn file_path(folder: &Path, base: i64, extension: &str) -> PathBuf {
@@ -574,6 +551,7 @@ pub(crate) fn parse_name(name: &str) -> Option<(i64, &str)> {
 pub(crate) const LOG: &str = "log";
 pub(crate) const INDEX: &str = "index";
 pub(crate) const TIME_INDEX: &str = "timeindex";
+pub(crate) const TRANSACTION_INDEX: &str = "txnindex";
 pub(crate) const SNAPSHOT: &str = "snapshot";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 

@@ -249,9 +249,9 @@ fn resources_that_are_not_there_have_the_errors_of_kafka() {
             assert_eq!(changed, code, "{kind} {name}: {why}");
         }
     }
-    // The topic of offsets is kept for ever, whatever the defaults are.
+    // The topic of offsets is compacted, whatever the defaults are.
     let offsets = configs(&mut client, TOPIC, "__consumer_offsets");
-    assert_eq!(shown(&offsets, "retention.ms").0, Some("-1"));
+    assert_eq!(shown(&offsets, "cleanup.policy").0, Some("compact"));
     let change = ("retention.ms", SET, Some("1"));
     let changed = update(&mut client, (TOPIC, "__consumer_offsets"), &[change]);
     assert_eq!(changed.0, POLICY_VIOLATION);
@@ -323,7 +323,10 @@ fn a_change_is_made_as_a_whole_or_not_at_all() {
         (("segment.bytes", APPEND, Some("1048576")), INVALID_CONFIG),
         (("segment.bytes", 4, Some("1048576")), INVALID_REQUEST),
         (("segment.bytes", -1, Some("1048576")), INVALID_REQUEST),
-        (("cleanup.policy", APPEND, Some("compact")), INVALID_CONFIG),
+        (
+            ("cleanup.policy", APPEND, Some("compacted")),
+            INVALID_CONFIG,
+        ),
         (("cleanup.policy", SUBTRACT, Some("delete")), INVALID_CONFIG),
         (("no.such.key", SET, Some("1")), INVALID_CONFIG),
         (("no.such.key", APPEND, Some("1")), INVALID_CONFIG),

@@ -123,7 +123,7 @@ fn created_topics_are_returned_with_all_their_configurations() {
         ("retention.ms", None, "null"),
         ("preallocate", Some("true"), "preallocate=true"),
         ("compression.type", Some("zstd"), "compression.type=zstd"),
-        ("cleanup.policy", Some("compact"), "cleanup.policy=compact"),
+        ("cleanup.policy", Some("compacted"), "delete, compact"),
         ("nonsense", Some("1"), "nonsense"),
     ] {
         let created = create(&mut client, configured("u", &[(name, value)]));

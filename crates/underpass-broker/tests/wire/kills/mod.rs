@@ -1,13 +1,14 @@
 //! A broker that is repeatedly killed under load: no acknowledged batch is lost or duplicated, and
 //! each partition has the batches in the order of their producer.
 
+mod compaction;
 mod offsets;
 
 use std::collections::{HashMap, VecDeque};
 use std::{env, fs};
 
 use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, ProduceRequest};
-use underpass_log::batch::{BatchHeader, check};
+use underpass_log::batch::{BatchHeader, RecordKeys, check};
 use underpass_testkit::SeededRandom;
 
 use crate::support::batch::batch_of;
@@ -112,7 +113,7 @@ fn read(client: &mut Client, partition: i32) -> Vec<BatchHeader> {
         let mut rest = &fetched.records.as_ref().unwrap()[..];
         while let Some(header) = BatchHeader::parse(rest).filter(|it| it.size <= rest.len()) {
             let (batch, behind) = rest.split_at(header.size);
-            check(batch).unwrap();
+            check(batch, RecordKeys::Optional).unwrap();
             headers.push(header);
             rest = behind;
         }

@@ -1,13 +1,14 @@
 //! Unmodified Kafka clients: each reads everything the others write; groups, topics and restarts.
 //!
 //! ```text
-//! administration ─ security ─ broker ── oracle ─┐
-//! segments, tls ───────────── group ─── client ─┴─ records, running, installed
+//! administration, compaction ─ security ─ broker ── oracle ─┐
+//! segments, tls ─────────────────────── group ─── client ───┴─ records, running, installed
 //! ```
 
 mod administration;
 mod broker;
 mod client;
+mod compaction;
 mod group;
 mod installed;
 mod oracle;

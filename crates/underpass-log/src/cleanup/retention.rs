@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::disk;
-use crate::files::times::modified_ms;
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
 use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock};
@@ -69,10 +68,11 @@ impl DeletedFiles {
 /// # Errors
 /// I/O errors.
 fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
-    let retention_ms = log.config().retention_ms;
+    let config = log.config();
+    let retention_ms = config.retention_ms;
     let segments = log.published().segments.clone();
-    for segment in segments {
-        let looks_old = is_too_old(&segment, retention_ms, now_ms, Claims::Believed)?;
+    for segment in segments.iter().filter(|_| config.cleanup_policy.deletes()) {
+        let looks_old = is_too_old(segment, retention_ms, now_ms, Claims::Believed)?;
         let enough = now_ms.saturating_sub(retention_ms);
         if !looks_old || segment.size() > 0 && segment.latest_record()? >= enough {
             break;
@@ -108,11 +108,9 @@ pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Ar
             .is_ok_and(|max| size.saturating_sub(segment.size()) >= max);
         // Full segments may be empty because of damage.
         let is_empty = next.is_none() && segment.size() == 0;
-        let goes = end <= seen
-            && !is_empty
-            && (end <= start
-                || is_too_much
-                || is_too_old(segment, config.retention_ms, now_ms, Claims::Verified)?);
+        let is_expired = config.cleanup_policy.deletes()
+            && (is_too_much || is_too_old(segment, config.retention_ms, now_ms, Claims::Verified)?);
+        let goes = end <= seen && !is_empty && (end <= start || is_expired);
         if !goes {
             break;
         }
@@ -165,7 +163,7 @@ fn is_too_old(
     let latest = match latest {
         Some(latest) => latest,
         // Records without timestamps are as old as their file.
-        None => modified_ms(&segment.path(LOG))?,
+        None => segment.modified_ms()?,
     };
     Ok(is_old(latest))
 }
