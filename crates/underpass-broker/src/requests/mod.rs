@@ -246,6 +246,7 @@ impl BrokerWorker {
         (route, access): (&ClientRoute, &ClientAccess),
     ) -> Result<BegunResponse, DecodeError> {
         let (broker, responder) = (&self.broker, request.responder);
+        let _turn = route.topics_turn(responder.api.name).await;
         let (version, topics) = (responder.version, broker.topics.present());
         let outcome = match responder.api.name {
             "Produce" => {

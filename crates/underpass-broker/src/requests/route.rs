@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use underpass_net::{Address, Connection, PeerAddress};
 
@@ -32,7 +32,19 @@ pub(crate) struct ClientRoute {
     /// Held by one Produce request at a time, in order, until its batches are queued: decompression
     /// comes before.
     pub(crate) produce_turn: Mutex<()>,
+    /// Held by one request of [`OF_TOPICS`] at a time, in order.
+    topics_turn: Mutex<()>,
 }
+
+/// The requests that create, delete and list topics. A response must not be older than the one
+/// before it: librdkafka would take a topic that was just created for deleted.
+const OF_TOPICS: [&str; 5] = [
+    "Metadata",
+    "CreateTopics",
+    "DeleteTopics",
+    "CreatePartitions",
+    "DescribeTopicPartitions",
+];
 
 impl ClientRoute {
     /// Determines the address by which clients of this connection find the broker.
@@ -61,6 +73,15 @@ impl ClientRoute {
             login: service.login.clone().map(SaslLogin::new),
             group_turn: Mutex::new(()),
             produce_turn: Mutex::new(()),
+            topics_turn: Mutex::new(()),
+        }
+    }
+
+    /// Waits for the earlier requests about topics, if this is one.
+    pub(crate) async fn topics_turn(&self, api: &str) -> Option<MutexGuard<'_, ()>> {
+        match OF_TOPICS.contains(&api) {
+            true => Some(self.topics_turn.lock().await),
+            false => None,
         }
     }
 

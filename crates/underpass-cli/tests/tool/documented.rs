@@ -124,8 +124,11 @@ fn sections(page: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Returns the TOML code blocks, as one configuration.
 fn configuration(section: &str) -> Option<String> {
     let paragraphs = section.split("\n\n").map(|text| text.trim_matches('\n'));
-    let is_toml =
-        |text: &&str| text.starts_with("    [") && !text.starts_with("    [site.access] ");
+    // Not the fields of a reference, nor a part of a systemd unit.
+    let others = ["    [site.access] ", "    [Service]"];
+    let is_toml = |text: &&str| {
+        text.starts_with("    [") && !others.iter().any(|other| text.starts_with(other))
+    };
     let tables: Vec<_> = paragraphs.filter(is_toml).collect();
     (!tables.is_empty()).then(|| tables.join("\n").replace("\n    ", "\n").trim().to_owned())
 }

@@ -6,13 +6,14 @@ use kafka_protocol::messages::create_topics_request::{
 use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     BrokerId, CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest,
 };
 
 use crate::MEMORY_MAX;
 use crate::support::broker::BrokerProcess;
-use crate::support::client::{Client, topic_name};
+use crate::support::client::{Client, encoded, framed, topic_name};
 
 const INVALID_PARTITIONS: i16 = 37;
 const INVALID_REPLICA_ASSIGNMENT: i16 = 39;
@@ -213,6 +214,34 @@ fn offsets_are_listed_for_the_present_epoch_only() {
         assert_eq!(ask(0, timestamp), (FENCED_LEADER_EPOCH, -1));
         assert_eq!(ask(2, timestamp), (UNKNOWN_LEADER_EPOCH, -1));
         assert_eq!(ask(i32::MAX, timestamp), (UNKNOWN_LEADER_EPOCH, -1));
+    }
+    broker.end_well(MEMORY_MAX);
+}
+
+/// librdkafka sends the requests of two refreshes at once, and gives up a topic that the second
+/// response lacks.
+#[test]
+fn a_response_about_topics_is_not_older_than_the_one_before() {
+    let broker = BrokerProcess::start();
+    let mut client = broker.connect();
+    for number in 0..20 {
+        let name = topic_name(&format!("new-{number}"));
+        let topic = MetadataRequestTopic::default().with_name(Some(name.clone()));
+        let creating = MetadataRequest::default()
+            .with_topics(Some(vec![topic]))
+            .with_allow_auto_topic_creation(true);
+        let listing = MetadataRequest::default().with_topics(None);
+        let both = [&creating, &listing].map(|request| framed(&encoded(9, request)));
+        client.write(&both.concat());
+        for _ in both {
+            let response = client.response::<MetadataRequest>(9);
+            let found = response
+                .topics
+                .iter()
+                .find(|one| one.name.as_ref() == Some(&name));
+            let found = found.expect("the topic");
+            assert_eq!((found.error_code, found.partitions.len()), (0, 4));
+        }
     }
     broker.end_well(MEMORY_MAX);
 }
