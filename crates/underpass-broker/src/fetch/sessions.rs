@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use crate::fetch::asked::{AskedPartition, TopicNaming, are_distinct};
 use crate::lock::lock;
-use crate::metadata::topic_id::random_bytes;
 use crate::protocol::error_code::ErrorCode;
+use crate::security::random;
 
 /// The epoch of a request without a session that ends the one it names.
 const FINAL_EPOCH: i32 = -1;
@@ -158,7 +158,7 @@ impl SessionCache {
             return NO_SESSION;
         }
         loop {
-            let id = i32::from_be_bytes(random_bytes()) & i32::MAX;
+            let id = i32::from_be_bytes(random::bytes()) & i32::MAX;
             if let (true, Entry::Vacant(entry)) = (id != NO_SESSION, self.sessions.entry(id)) {
                 entry.insert(CachedSession {
                     naming,

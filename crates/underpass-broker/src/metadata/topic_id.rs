@@ -4,8 +4,9 @@ use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
+
+use crate::security::random;
 
 /// A topic ID of 16 bytes, shown in base64url without padding, as in Kafka.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ impl TopicId {
     /// which could be mistaken for an option.
     pub(crate) fn random() -> TopicId {
         loop {
-            let mut id = random_bytes::<ID_BYTES>();
+            let mut id = random::bytes::<ID_BYTES>();
             id[6] = id[6] & 0x0f | 0x40;
             id[8] = id[8] & 0x3f | 0x80;
             let id = TopicId(id);
@@ -39,23 +40,6 @@ impl TopicId {
     pub(crate) fn to_bytes(self) -> [u8; ID_BYTES] {
         self.0
     }
-}
-
-/// Returns random bytes from the kernel.
-///
-/// # Panics
-/// The kernel has no randomness, so IDs would not be unique.
-pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => panic!("getrandom: {errno}"),
-        }
-    }
-    bytes
 }
 
 impl fmt::Display for TopicId {

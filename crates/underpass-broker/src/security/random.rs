@@ -5,7 +5,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Returns random bytes.
 ///
 /// # Panics
-/// The kernel has no randomness: nonces and salts would be predictable.
+/// The kernel has no randomness: nonces and salts would be predictable, and IDs not unique.
 pub(crate) fn bytes<const N: usize>() -> [u8; N] {
     let (mut bytes, mut filled) = ([0; N], 0);
     while filled < N {
