@@ -7,6 +7,9 @@
 //!  epoch −1    all partitions, no session           the one that is named ends
 //! ```
 //!
+//! A session belongs to a principal: to others it does not exist. Its ID is no secret, and its
+//! responses would name topics that others may not describe.
+//!
 //! A session that is in use is absent from the cache, except for its epoch: a second request of the
 //! same epoch finds the next one.
 
@@ -19,6 +22,7 @@ use std::time::{Duration, Instant};
 use crate::fetch::asked::{AskedPartition, TopicNaming, are_distinct};
 use crate::lock::lock;
 use crate::protocol::error_code::ErrorCode;
+use crate::security::principal::Principal;
 use crate::security::random;
 
 /// The epoch of a request without a session that ends the one it names.
@@ -48,6 +52,7 @@ struct SessionCache {
 
 #[derive(Debug)]
 struct CachedSession {
+    owner: Principal,
     naming: TopicNaming,
     /// The epoch that the next request must have.
     epoch: i32,
@@ -63,6 +68,7 @@ struct CachedSession {
 pub(crate) struct SessionUse<'a> {
     sessions: &'a FetchSessions,
     kind: SessionKind,
+    owner: &'a Principal,
     naming: TopicNaming,
     pub(crate) partitions: Vec<AskedPartition>,
 }
@@ -79,26 +85,30 @@ enum SessionKind {
 }
 
 impl FetchSessions {
-    /// Begins a request that names this session and epoch.
+    /// Begins a request of `owner` that names this session and epoch.
     ///
     /// # Errors
-    /// The session is gone, is used by another request or with another epoch, or named topics in
+    /// The session is gone or another principal's, is used by another request or with another epoch, or named topics in
     /// another way: the client begins a new one.
-    pub(crate) fn begin(
-        &self,
+    pub(crate) fn begin<'a>(
+        &'a self,
+        owner: &'a Principal,
         (id, epoch): (i32, i32),
         naming: TopicNaming,
-    ) -> Result<SessionUse<'_>, ErrorCode> {
+    ) -> Result<SessionUse<'a>, ErrorCode> {
         let mut cache = lock(&self.0);
         let (kind, partitions) = match epoch {
             FINAL_EPOCH | INITIAL_EPOCH => {
-                cache.remove(id);
+                if cache.is_owned(id, owner) {
+                    cache.remove(id);
+                }
                 let kind = match epoch {
                     INITIAL_EPOCH => SessionKind::First,
                     _ => SessionKind::Full,
                 };
                 (kind, Vec::new())
             }
+            _ if !cache.is_owned(id, owner) => return Err(ErrorCode::FetchSessionIdNotFound),
             _ => (
                 SessionKind::Incremental(id),
                 cache.take((id, epoch), naming)?,
@@ -107,6 +117,7 @@ impl FetchSessions {
         Ok(SessionUse {
             sessions: self,
             kind,
+            owner,
             naming,
             partitions,
         })
@@ -114,6 +125,11 @@ impl FetchSessions {
 }
 
 impl SessionCache {
+    fn is_owned(&self, id: i32, owner: &Principal) -> bool {
+        let session = self.sessions.get(&id);
+        session.is_some_and(|session| session.owner == *owner)
+    }
+
     fn take(
         &mut self,
         (id, epoch): (i32, i32),
@@ -153,7 +169,7 @@ impl SessionCache {
     }
 
     /// Begins a session whose first request is in progress; returns its ID.
-    fn insert(&mut self, naming: TopicNaming, size: usize) -> i32 {
+    fn insert(&mut self, owner: &Principal, naming: TopicNaming, size: usize) -> i32 {
         if size == 0 || !self.makes_room(size) {
             return NO_SESSION;
         }
@@ -161,6 +177,7 @@ impl SessionCache {
             let id = i32::from_be_bytes(random::bytes()) & i32::MAX;
             if let (true, Entry::Vacant(entry)) = (id != NO_SESSION, self.sessions.entry(id)) {
                 entry.insert(CachedSession {
+                    owner: owner.clone(),
                     naming,
                     epoch: 1,
                     used: Instant::now(),
@@ -202,7 +219,7 @@ impl SessionUse<'_> {
         let mut cache = lock(&self.sessions.0);
         let id = match self.kind {
             SessionKind::First if are_distinct(&self.partitions, self.naming) => {
-                cache.insert(self.naming, size)
+                cache.insert(self.owner, self.naming, size)
             }
             SessionKind::Full | SessionKind::First => NO_SESSION,
             SessionKind::Incremental(id) => cache.resize(id, size),
@@ -232,17 +249,25 @@ impl Drop for SessionUse<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    /// Returns a principal, for the time of the tests.
+    fn anna() -> &'static Principal {
+        static ANNA: LazyLock<Principal> = LazyLock::new(|| Principal::user("anna"));
+        &ANNA
+    }
 
     /// Begins a session of some partitions; returns its ID.
     fn first(sessions: &FetchSessions, partitions: i32) -> i32 {
-        let mut used = sessions.begin((0, 0), TopicNaming::Names).unwrap();
+        let mut used = sessions.begin(anna(), (0, 0), TopicNaming::Names).unwrap();
         used.partitions = (0..partitions).map(AskedPartition::sample).collect();
         used.keep()
     }
 
     fn later(sessions: &FetchSessions, id: i32, epoch: i32) -> Result<SessionUse<'_>, ErrorCode> {
-        sessions.begin((id, epoch), TopicNaming::Names)
+        sessions.begin(anna(), (id, epoch), TopicNaming::Names)
     }
 
     #[test]
@@ -253,7 +278,9 @@ mod tests {
         let error = |id, epoch| later(&sessions, id, epoch).unwrap_err();
         assert_eq!(error(id, 2), ErrorCode::InvalidFetchSessionEpoch);
         assert_eq!(error(id ^ 1, 1), ErrorCode::FetchSessionIdNotFound);
-        let ids = sessions.begin((id, 1), TopicNaming::Ids).unwrap_err();
+        let ids = sessions
+            .begin(anna(), (id, 1), TopicNaming::Ids)
+            .unwrap_err();
         assert_eq!(ids, ErrorCode::FetchSessionTopicIdError);
         let mut used = later(&sessions, id, 1).unwrap();
         assert_eq!(used.partitions.len(), 3);
@@ -265,6 +292,20 @@ mod tests {
         // A request whose client has gone counts.
         drop(later(&sessions, id, 2).unwrap());
         assert_eq!(later(&sessions, id, 3).unwrap().partitions.len(), 3);
+    }
+
+    #[test]
+    fn a_session_does_not_exist_for_others_than_its_principal() {
+        let sessions = FetchSessions::default();
+        let id = first(&sessions, 2);
+        let ben = Principal::user("ben");
+        let names = TopicNaming::Names;
+        let refused = sessions.begin(&ben, (id, 1), names).unwrap_err();
+        assert_eq!(refused, ErrorCode::FetchSessionIdNotFound);
+        for epoch in [INITIAL_EPOCH, FINAL_EPOCH] {
+            drop(sessions.begin(&ben, (id, epoch), names).unwrap());
+        }
+        assert_eq!(later(&sessions, id, 1).unwrap().partitions.len(), 2);
     }
 
     #[test]
@@ -281,7 +322,9 @@ mod tests {
         for epoch in [FINAL_EPOCH, INITIAL_EPOCH] {
             let sessions = FetchSessions::default();
             let id = first(&sessions, 2);
-            let ended = sessions.begin((id, epoch), TopicNaming::Names).unwrap();
+            let ended = sessions
+                .begin(anna(), (id, epoch), TopicNaming::Names)
+                .unwrap();
             assert!(!ended.is_incremental() && ended.partitions.is_empty());
             assert_eq!(lock(&sessions.0).partitions, 0);
             assert!(later(&sessions, id, 1).is_err());
@@ -301,7 +344,7 @@ mod tests {
         let mut used = later(&sessions, id, 1).unwrap();
         drop(
             sessions
-                .begin((id, FINAL_EPOCH), TopicNaming::Names)
+                .begin(anna(), (id, FINAL_EPOCH), TopicNaming::Names)
                 .unwrap(),
         );
         assert_eq!(used.keep(), 0);
@@ -339,7 +382,7 @@ mod tests {
     #[test]
     fn a_partition_that_is_named_twice_is_in_no_session() {
         let sessions = FetchSessions::default();
-        let mut used = sessions.begin((0, 0), TopicNaming::Names).unwrap();
+        let mut used = sessions.begin(anna(), (0, 0), TopicNaming::Names).unwrap();
         used.partitions = [0, 1, 0].map(AskedPartition::sample).into();
         assert_eq!(used.keep(), 0);
     }

@@ -49,7 +49,8 @@ pub(crate) async fn fetch<R>(
 ) -> R {
     let naming = TopicNaming::of(version);
     let sessions = &worker.broker.fetch_sessions;
-    let session = sessions.begin((request.session_id, request.session_epoch), naming);
+    let named = (request.session_id, request.session_epoch);
+    let session = sessions.begin(scope.access.principal(), named, naming);
     let mut session = match session {
         Ok(session) => session,
         Err(code) => {

@@ -58,6 +58,10 @@ impl ClientAccess {
         }
     }
 
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     /// Whether the client may do this with a resource.
     pub(crate) fn allows(
         &self,

@@ -2,14 +2,20 @@
 
 use std::thread;
 
-use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest, SaslHandshakeRequest};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, MetadataRequest, SaslHandshakeRequest,
+};
 
+use super::acls::as_user;
 use super::{
-    ILLEGAL_SASL_STATE, MECHANISMS, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, start,
+    AUTHORIZER, ILLEGAL_SASL_STATE, MECHANISMS, SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM, start,
 };
 use crate::support::broker::BrokerProcess;
-use crate::support::client::{encoded, framed, raw};
+use crate::support::client::{encoded, fetch_request, framed, raw};
 use crate::support::login::scram_last;
+
+const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
 
 /// The longest request before a login.
 const BYTES_MAX: usize = 16 << 10;
@@ -300,4 +306,31 @@ fn connections_that_do_not_log_in_are_closed_and_leave_room_for_others() {
     silent.iter_mut().for_each(|client| client.expect_end());
     let (_, log) = broker.stop_and_read();
     assert!(log.contains("has not logged in in time"), "{log}");
+}
+
+#[test]
+fn a_fetch_session_of_another_user_does_not_exist() {
+    let broker = start(AUTHORIZER);
+    let mut anna = as_user(&broker, "anna", "secret");
+    anna.create_topic("t");
+    let begun = fetch_request("t", 0, 0).with_session_epoch(0);
+    let id = anna.ask(7, &begun).session_id;
+    assert_ne!(id, 0);
+    let named = |epoch| {
+        FetchRequest::default()
+            .with_session_id(id)
+            .with_session_epoch(epoch)
+    };
+    let mut ben = as_user(&broker, "ben", "0ther");
+    // A guessed ID names no topics, and the session cannot be ended.
+    for (epoch, expected) in [(1, FETCH_SESSION_ID_NOT_FOUND), (0, 0), (-1, 0)] {
+        let response = ben.ask(7, &named(epoch));
+        assert_eq!(
+            (response.error_code, response.responses.len()),
+            (expected, 0)
+        );
+    }
+    let continued = anna.ask(7, &named(1));
+    assert_eq!((continued.error_code, continued.session_id), (0, id));
+    broker.stop();
 }
