@@ -82,7 +82,7 @@ pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use process::confine::{Confine, Confinement, Reach, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};
-pub use process::signals::{SignalAction, watch_signals};
+pub use process::signals::{EarlySignals, SignalAction, watch_signals};
 pub use process::user::User;
 pub use quota::client_table::ClientKey;
 pub use quota::log_throttle::LogThrottle;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use underpass_broker::{BrokerOptions, FsyncPolicy, RunningBroker, user_lines};
 use underpass_net::{
-    Address, Inherited, Notifier, SignalAction, command_of_this_process, watch_signals,
+    Address, EarlySignals, Inherited, Notifier, ShutdownPhase, SignalAction,
+    command_of_this_process,
 };
 
 mod arguments;
@@ -39,6 +40,7 @@ pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
         }
         None => {}
     }
+    let signals = EarlySignals::keep().map_err(|error| error.to_string())?;
     let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
     let options = match arguments.options() {
         Ok(options) => options,
@@ -53,7 +55,7 @@ pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
     let broker = underpass_broker::start(options.clone(), inherited, predecessor);
     let broker = Arc::new(broker.map_err(|error| with_advice(&error))?);
     let notifier = Arc::new(Notifier::from_environment());
-    handle_signals(&broker, &notifier, arguments.clone())?;
+    handle_signals(signals, &broker, &notifier, arguments.clone())?;
     say(&greeting(&options, &broker));
     // The predecessor has reported the new main process to the service manager.
     if !is_successor {
@@ -102,6 +104,7 @@ fn greeting(options: &BrokerOptions, broker: &RunningBroker) -> String {
 }
 
 fn handle_signals(
+    signals: EarlySignals,
     broker: &Arc<RunningBroker>,
     notifier: &Arc<Notifier>,
     arguments: BrokerArguments,
@@ -110,20 +113,24 @@ fn handle_signals(
     let (weak, notified) = (Arc::downgrade(broker), Arc::clone(notifier));
     let thread = thread::Builder::new().name("signals".into());
     let look_after = move || {
+        let mut successor = None;
         loop {
             let action = actions.recv_timeout(REFRESH_INTERVAL);
             let Some(broker) = weak.upgrade() else {
                 return;
             };
-            match action {
-                Ok(BrokerAction::Reload) => reload(&broker, &notified, &arguments),
-                Ok(BrokerAction::Upgrade) => upgrade(&broker, &notified),
-                Err(RecvTimeoutError::Timeout) => {
+            match (action, successor) {
+                (Ok(_), Some(id)) => tracing::warn!(
+                    "process {id} has taken over: signals for a reload or an upgrade go to it"
+                ),
+                (Ok(BrokerAction::Reload), None) => reload(&broker, &notified, &arguments),
+                (Ok(BrokerAction::Upgrade), None) => successor = upgrade(&broker, &notified),
+                (Err(RecvTimeoutError::Timeout), _) => {
                     if let Err(error) = broker.refresh_certificates() {
                         tracing::warn!("the certificates in use are kept: {error}");
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                (Err(RecvTimeoutError::Disconnected), _) => return,
             }
         }
     };
@@ -139,7 +146,7 @@ fn handle_signals(
         SignalAction::Reopen => {}
         SignalAction::Upgrade => drop(sender.send(BrokerAction::Upgrade)),
     };
-    watch_signals(obey).map_err(|error| error.to_string())
+    signals.watch(obey).map_err(|error| error.to_string())
 }
 
 /// An action that takes too long for the signal thread.
@@ -149,17 +156,27 @@ enum BrokerAction {
 }
 
 /// Starts the program's file, which may have been replaced, with the same arguments, and stops.
-fn upgrade(broker: &RunningBroker, notifier: &Notifier) {
+/// Returns the new process once it has the listeners.
+fn upgrade(broker: &RunningBroker, notifier: &Notifier) -> Option<u32> {
+    let mut taken_over = None;
     let upgraded = broker.upgrade(command_of_this_process(), |successor| {
         let id = successor.id();
+        taken_over = Some(id);
         notifier.succeeded_by(id);
         say(&format!(
             "process {id} has taken over the listeners; this one syncs and ends"
         ));
     });
-    if let Err(error) = upgraded {
-        tracing::error!("upgrade failed, this process continues to serve: {error}");
+    match upgraded {
+        Ok(()) => {}
+        Err(error) if broker.server().shutdown().phase() != ShutdownPhase::Running => {
+            tracing::warn!("no upgrade: {error}");
+        }
+        Err(error) => {
+            tracing::error!("upgrade failed, this process continues to serve: {error}");
+        }
     }
+    taken_over
 }
 
 fn reload(broker: &RunningBroker, notifier: &Notifier, arguments: &BrokerArguments) {

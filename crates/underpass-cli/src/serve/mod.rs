@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use underpass_net::{Address, Inherited, Notifier};
+use underpass_net::{Address, EarlySignals, Inherited, Notifier};
 use underpass_serve::{Access, FileServer, Scheme, ServeSummary};
 
 mod advice;
@@ -35,8 +35,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
     if let Some(file) = &arguments.check {
         return print_result(&check::check(file, arguments)?);
     }
+    let signals = EarlySignals::keep().map_err(|error| error.to_string())?;
     let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
-    let served = match start(arguments, inherited) {
+    let served = match start(arguments, inherited, signals) {
         Ok(served) => served,
         Err(why) => {
             if let Some(predecessor) = predecessor {
@@ -67,7 +68,11 @@ struct StartedServer {
     notifier: Arc<Notifier>,
 }
 
-fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServer, String> {
+fn start(
+    arguments: &ServeArguments,
+    inherited: Inherited,
+    signals: EarlySignals,
+) -> Result<StartedServer, String> {
     let options = options(arguments)?;
     OUTPUT_IS_LOG.store(options.log.access == Access::Output, Ordering::Relaxed);
     let plans = BodyPlans::new(&options.policy);
@@ -82,7 +87,7 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
     let notifier = Arc::new(Notifier::from_environment());
     let again = arguments.clone();
-    signals::handle(&server, &notifier, move || self::options(&again))?;
+    signals::handle(signals, &server, &notifier, move || self::options(&again))?;
     let details = arguments.reporting.verbose.then(|| {
         let site = options.sites.first();
         let tried = site.filter(|_| arguments.only.is_none());

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use underpass_net::{
-    Error, Notifier, Refreshed, ShutdownPhase, SignalAction, command_of_this_process, watch_signals,
+    EarlySignals, Error, Notifier, Refreshed, ShutdownPhase, SignalAction, command_of_this_process,
 };
 use underpass_serve::{FileServer, ServerOptions};
 
@@ -18,11 +18,12 @@ use crate::layout::monitoring;
 /// The maximum number of queued reloads and upgrades. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
 
-/// Handles signals from now on. `options` reads the configuration again.
+/// Handles signals from now on, and those that have arrived since the process began. `options` reads the configuration again.
 ///
 /// A stop takes effect immediately, even during a reload or an upgrade; these run one after another
 /// on a separate thread.
 pub(super) fn handle(
+    signals: EarlySignals,
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
     options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
@@ -46,7 +47,8 @@ pub(super) fn handle(
             }
         })
         .map_err(|error| format!("cannot start a thread: {error}"))?;
-    watch_signals(dispatch(server, notifier, sender)).map_err(|error| with_advice(&error.into()))
+    let watched = signals.watch(dispatch(server, notifier, sender));
+    watched.map_err(|error| with_advice(&error.into()))
 }
 
 /// An action that takes too long for the signal thread.

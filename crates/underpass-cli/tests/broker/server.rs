@@ -100,10 +100,19 @@ impl Broker {
         self.process.pid()
     }
 
+    /// Starts a successor, which receives the signals from here on, and returns the process ID of
+    /// its predecessor.
+    #[track_caller]
+    pub(crate) fn hand_over(&mut self) -> Pid {
+        let predecessor = self.process.pid();
+        self.process.upgrade();
+        predecessor
+    }
+
     /// Starts a successor, waits until it serves, and returns its process ID.
     #[track_caller]
     pub(crate) fn upgrade(&mut self) -> Pid {
-        self.process.upgrade();
+        self.hand_over();
         self.process.hear("stopped: all is synced");
         self.process.hear("serving ");
         self.process.pid()

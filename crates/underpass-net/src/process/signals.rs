@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::thread;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use underpass::is_signal_ignored;
 
@@ -29,20 +30,73 @@ pub enum SignalAction {
 /// # Errors
 /// [`Error::Worker`] if the thread cannot be created or the signals cannot be watched.
 pub fn watch_signals(obey: impl FnMut(SignalAction) + Send + 'static) -> Result<(), Error> {
-    let failed = |source| Error::Worker {
+    EarlySignals::keep()?.watch(obey)
+}
+
+/// Signals that have arrived while a process starts, when there is nothing to reload, reopen or
+/// replace yet. They do not end it. A signal to stop does, also in the middle of a long start.
+#[derive(Debug)]
+pub struct EarlySignals {
+    runtime: Runtime,
+    /// None if it was ignored at the start, as by nohup.
+    hang_up: Option<Signal>,
+    user_1: Signal,
+    user_2: Signal,
+}
+
+impl EarlySignals {
+    /// Keeps these signals from now on.
+    ///
+    /// # Errors
+    /// [`Error::Worker`] if the signals cannot be watched.
+    pub fn keep() -> Result<EarlySignals, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(failed)?;
+        let entered = runtime.enter();
+        let hang_up = unless_ignored(SignalKind::hangup()).map_err(failed)?;
+        let user_1 = signal(SignalKind::user_defined1()).map_err(failed)?;
+        let user_2 = signal(SignalKind::user_defined2()).map_err(failed)?;
+        drop(entered);
+        Ok(EarlySignals {
+            runtime,
+            hang_up,
+            user_1,
+            user_2,
+        })
+    }
+
+    /// Obeys the signals that have arrived, and all signals from now on, as [`watch_signals`] does.
+    ///
+    /// # Errors
+    /// [`Error::Worker`] if the thread cannot be created or the signals cannot be watched.
+    pub fn watch(self, obey: impl FnMut(SignalAction) + Send + 'static) -> Result<(), Error> {
+        let entered = self.runtime.enter();
+        let interrupt = unless_ignored(SignalKind::interrupt()).map_err(failed)?;
+        let terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        drop(entered);
+        let signals = Signals {
+            interrupt,
+            terminate,
+            hang_up: self.hang_up,
+            user_1: self.user_1,
+            user_2: self.user_2,
+        };
+        let runtime = self.runtime;
+        thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || runtime.block_on(signals.pass_on(obey)))
+            .map_err(failed)?;
+        Ok(())
+    }
+}
+
+fn failed(source: io::Error) -> Error {
+    Error::Worker {
         doing: "watch for signals",
         source,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()
-        .map_err(failed)?;
-    let signals = runtime.block_on(async { Signals::new() }).map_err(failed)?;
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || runtime.block_on(signals.pass_on(obey)))
-        .map_err(failed)?;
-    Ok(())
+    }
 }
 
 struct Signals {
@@ -57,16 +111,6 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            interrupt: unless_ignored(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: unless_ignored(SignalKind::hangup())?,
-            user_1: signal(SignalKind::user_defined1())?,
-            user_2: signal(SignalKind::user_defined2())?,
-        })
-    }
-
     async fn pass_on(mut self, mut obey: impl FnMut(SignalAction)) {
         loop {
             obey(tokio::select! {
