@@ -123,6 +123,8 @@ pub(crate) fn read_file(path: &Path) -> Result<UserCredentials, String> {
 /// The number of the first wrong line, and the mistake.
 fn parse(text: &str) -> Result<UserCredentials, String> {
     let mut users = UserCredentials::new();
+    // The byte order mark that some Windows editors write would belong to the first name.
+    let text = text.trim_start_matches('\u{feff}');
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {

@@ -39,7 +39,9 @@ fn start_in(folder: TempDir, more: &str) -> BrokerProcess {
     let lines = users
         .map(|(user, password)| underpass_broker::user_lines(user, password.as_bytes()).unwrap());
     let file = folder.path().join("users");
-    fs::write(&file, lines.join("\n")).unwrap();
+    // As Windows editors write it.
+    let text = lines.join("\n").replace('\n', "\r\n");
+    fs::write(&file, format!("\u{feff}{text}")).unwrap();
     let config = format!("{LISTENER}[sasl]\nusers = {file:?}\n{more}");
     BrokerProcess::start_with(folder, &config)
 }
