@@ -88,8 +88,8 @@ impl FetchSessions {
     /// Begins a request of `owner` that names this session and epoch.
     ///
     /// # Errors
-    /// The session is gone or another principal's, is used by another request or with another epoch, or named topics in
-    /// another way: the client begins a new one.
+    /// The session is gone or another principal's, is used by another request or with another
+    /// epoch, or named topics in another way: the client begins a new one.
     pub(crate) fn begin<'a>(
         &'a self,
         owner: &'a Principal,

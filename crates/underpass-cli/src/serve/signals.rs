@@ -18,7 +18,8 @@ use crate::layout::monitoring;
 /// The maximum number of queued reloads and upgrades. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
 
-/// Handles signals from now on, and those that have arrived since the process began. `options` reads the configuration again.
+/// Handles signals from now on, and those that have arrived since the process began. `options`
+/// reads the configuration again.
 ///
 /// A stop takes effect immediately, even during a reload or an upgrade; these run one after another
 /// on a separate thread.
