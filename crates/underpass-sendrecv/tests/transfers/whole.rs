@@ -1,11 +1,26 @@
 //! Transfers that nothing disturbs.
 
 use std::fs;
+use std::path::PathBuf;
 
 use underpass_sendrecv::{Encryption, Error, Existing};
 use underpass_testkit::{content, within};
 
 use super::kit::{Folders, items, make_tree, options, receive, send, tree_of};
+
+/// Transfers paths; one side waits for the other.
+fn transfer(folders: &Folders, paths: &[PathBuf], (encryption, waits): (Encryption, &str)) {
+    let items = items(paths);
+    if waits == "receiver" {
+        let waiting = folders.receiver(encryption);
+        send(&options(&waiting.ticket, None), &items).unwrap();
+        waiting.complete();
+    } else {
+        let waiting = folders.sender(&items, encryption);
+        receive(&options(&waiting.ticket, None), &folders.target()).unwrap();
+        waiting.complete();
+    }
+}
 
 #[test]
 fn files_arrive_whole_in_both_directions() {
@@ -19,16 +34,7 @@ fn files_arrive_whole_in_both_directions() {
                     fs::write(&path, content(size as u64, size)).unwrap();
                     paths.push(path);
                 }
-                let items = items(&paths);
-                if waits == "receiver" {
-                    let waiting = folders.receiver(encryption);
-                    send(&options(&waiting.ticket, None), &items).unwrap();
-                    waiting.complete();
-                } else {
-                    let waiting = folders.sender(&items, encryption);
-                    receive(&options(&waiting.ticket, None), &folders.target()).unwrap();
-                    waiting.complete();
-                }
+                transfer(&folders, &paths, (encryption, waits));
                 let names = |all: std::collections::BTreeMap<String, String>| {
                     let hash = |what: String| what.split(' ').nth(4).unwrap().to_owned();
                     all.into_iter()
@@ -54,16 +60,7 @@ fn a_tree_arrives_with_modes_times_links_and_holes() {
                 let folders = Folders::new();
                 let tree = folders.from().join("tree");
                 make_tree(&tree, 5, 60);
-                let items = items(std::slice::from_ref(&tree));
-                if waits == "receiver" {
-                    let waiting = folders.receiver(encryption);
-                    send(&options(&waiting.ticket, None), &items).unwrap();
-                    waiting.complete();
-                } else {
-                    let waiting = folders.sender(&items, encryption);
-                    receive(&options(&waiting.ticket, None), &folders.target()).unwrap();
-                    waiting.complete();
-                }
+                transfer(&folders, std::slice::from_ref(&tree), (encryption, waits));
                 let copy = folders.to().join("tree");
                 assert_eq!(
                     tree_of(&copy),
