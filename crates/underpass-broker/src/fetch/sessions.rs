@@ -207,7 +207,7 @@ impl SessionCache {
 }
 
 impl SessionUse<'_> {
-    /// Whether the response has only partitions with news.
+    /// Returns whether the response lists only partitions that have changed.
     pub(crate) fn is_incremental(&self) -> bool {
         matches!(self.kind, SessionKind::Incremental(_))
     }
